@@ -1,0 +1,1 @@
+"""The nouns: ids, error codes, limits. Knows no other room and nothing of the world."""

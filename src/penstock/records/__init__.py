@@ -1,0 +1,1 @@
+"""Record batches, format v2: header view and checks, builder, row iteration, compression."""
