@@ -1,0 +1,75 @@
+"""Bytes to messages and back.
+
+Readers and writers are compiled on first use and kept. Whatever bytes come in, reading ends in a message or in a
+ProtocolError; what it allocates is bounded by the input's own size times a small constant.
+"""
+
+import struct
+from functools import cache
+from typing import TypeVar
+
+from penstock.model.errors import MalformedMessage, UnsupportedVersion
+from penstock.wire.compile import Reader, Writer, compile_reader, compile_writer
+from penstock.wire.declare import Message
+
+M = TypeVar("M", bound=Message)
+
+
+@cache
+def reader_for(message: type[Message], version: int) -> Reader:
+    """The compiled reader; raises UnsupportedVersion for a version that is not declared."""
+    _check_version(message, version)
+    return compile_reader(message, version)
+
+
+@cache
+def writer_for(message: type[Message], version: int) -> Writer:
+    """The compiled writer; raises UnsupportedVersion for a version that is not declared."""
+    _check_version(message, version)
+    return compile_writer(message, version)
+
+
+def _check_version(message: type[Message], version: int) -> None:
+    if version not in message.VERSIONS:
+        first, last = message.VERSIONS.first, message.VERSIONS.last
+        raise UnsupportedVersion(f"{message.__name__} has versions {first} to {last}, not {version}")
+
+
+def read_from(
+    message: type[M], version: int, buffer: memoryview | bytes | bytearray, position: int = 0
+) -> tuple[M, int]:
+    """The message at `position`, and the position behind it."""
+    reader = reader_for(message, version)
+    try:
+        value, end = reader(buffer, position)
+    except (IndexError, struct.error):
+        raise MalformedMessage(f"{message.__name__} v{version} ends before its last field") from None
+    except UnicodeDecodeError:
+        raise MalformedMessage(f"{message.__name__} v{version} holds a string that is not UTF-8") from None
+    return value, end
+
+
+def decode(message: type[M], version: int, buffer: memoryview | bytes | bytearray, position: int = 0) -> M:
+    """The message that fills the buffer from `position` to its end."""
+    value, end = read_from(message, version, buffer, position)
+    if end != len(buffer):
+        raise MalformedMessage(f"{message.__name__} v{version} is followed by {len(buffer) - end} bytes of something")
+    return value
+
+
+def write_into(out: bytearray, message: Message, version: int) -> None:
+    """Appends the message. A value that does not fit its field is the caller's mistake: ValueError."""
+    writer = writer_for(type(message), version)
+    try:
+        writer(message, out)
+    except (AttributeError, TypeError, struct.error, UnicodeEncodeError) as error:
+        raise ValueError(
+            f"{type(message).__name__} v{version} holds a value that cannot be written: {error}"
+        ) from error
+
+
+def encode(message: Message, version: int) -> bytearray:
+    """The message as bytes."""
+    out = bytearray()
+    write_into(out, message, version)
+    return out

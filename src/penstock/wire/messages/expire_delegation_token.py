@@ -1,0 +1,16 @@
+"""ExpireDelegationToken (key 40): a delegation token lives shorter, or ends."""
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.declare import Request, Response
+from penstock.wire.types import Int32, Int64
+
+
+class ExpireDelegationTokenRequest(Request, key=40, versions="1-2", flexible="2+"):
+    hmac: bytes
+    expiry_time_period_ms: Int64
+
+
+class ExpireDelegationTokenResponse(Response, key=40, versions="1-2", flexible="2+"):
+    error_code: ErrorCode
+    expiry_timestamp_ms: Int64
+    throttle_time_ms: Int32

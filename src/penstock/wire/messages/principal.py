@@ -1,0 +1,9 @@
+"""The name of a client as a broker hands it on inside an Envelope."""
+
+from penstock.wire.declare import Message
+
+
+class DefaultPrincipalData(Message, versions="0", flexible="0+"):
+    type: str
+    name: str
+    token_authenticated: bool

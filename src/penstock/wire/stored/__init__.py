@@ -1,0 +1,1 @@
+"""Messages that lie in a log: the records of internal topics, and control records."""
