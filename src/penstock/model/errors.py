@@ -230,6 +230,14 @@ class CorruptBatch(ProtocolError):
     code = ErrorCode.CORRUPT_MESSAGE
 
 
+class TornBatch(CorruptBatch):
+    """Bytes that end inside a batch; everything before `position` is whole."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
 class InvalidBatch(ProtocolError):
     """A record batch that is whole but may not be appended, such as a control batch from a client."""
 

@@ -15,6 +15,9 @@ class Limits:
     frame_before_login_bytes_max: int = 64 * 1024
     """A request frame before login (Kafka: 512 KiB)."""
 
+    frame_first_bytes: int = 4 * 1024
+    """What a connection with nothing under way receives into; freed again when it is drained."""
+
     frame_growth_bytes: int = 64 * 1024
     """A declared frame length is only a promise; the buffer grows by this much as bytes really arrive."""
 

@@ -1,0 +1,77 @@
+"""What stands in front of a message in a frame, and whole frames made of both.
+
+Which header version goes with a message follows from the message: flexible messages have flexible headers, except that
+an ApiVersions response always has the first one, because its reader does not know yet what the broker speaks.
+"""
+
+import struct
+from typing import NamedTuple
+
+from penstock.model.errors import MalformedMessage
+from penstock.wire.api import Api, request_class, response_class
+from penstock.wire.codec import read_from, write_into
+from penstock.wire.declare import Message, Request, Response
+from penstock.wire.messages.header import RequestHeader, ResponseHeader
+
+_START = struct.Struct(">hhi")
+_FRAME = struct.Struct(">i")
+
+
+class Start(NamedTuple):
+    """The first eight bytes of every request, in whatever version it is: enough to answer that we cannot read it."""
+
+    key: int
+    version: int
+    correlation_id: int
+
+
+def read_start(frame: memoryview) -> Start:
+    """Key, version and correlation id of a request."""
+    if len(frame) < _START.size:
+        raise MalformedMessage(f"a request of {len(frame)} bytes is shorter than any request")
+    return Start(*_START.unpack_from(frame))
+
+
+def request_header_version(request: type[Request], version: int) -> int:
+    """2 for flexible requests, 1 for the others (0 belonged to a retired API)."""
+    return 2 if version in request.FLEXIBLE else 1
+
+
+def response_header_version(response: type[Response], version: int) -> int:
+    """1 for flexible responses, 0 for the others and for ApiVersions."""
+    return 1 if version in response.FLEXIBLE and response.KEY != Api.API_VERSIONS else 0
+
+
+def read_request_header(api: Api, version: int, frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header, and the position of the body behind it."""
+    return read_from(RequestHeader, request_header_version(request_class(api), version), frame)
+
+
+def read_response_header(api: Api, version: int, frame: memoryview) -> tuple[ResponseHeader, int]:
+    """The header, and the position of the body behind it."""
+    return read_from(ResponseHeader, response_header_version(response_class(api), version), frame)
+
+
+def request_frame(request: Request, version: int, correlation_id: int, client_id: str | None) -> bytearray:
+    """A whole request, ready to be sent."""
+    header = RequestHeader(
+        request_api_key=request.KEY,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    return _frame(header, request_header_version(type(request), version), request, version)
+
+
+def response_frame(response: Response, version: int, correlation_id: int) -> bytearray:
+    """A whole response, ready to be sent."""
+    header = ResponseHeader(correlation_id=correlation_id)
+    return _frame(header, response_header_version(type(response), version), response, version)
+
+
+def _frame(header: Message, header_version: int, body: Message, version: int) -> bytearray:
+    out = bytearray(_FRAME.size)
+    write_into(out, header, header_version)
+    write_into(out, body, version)
+    _FRAME.pack_into(out, 0, len(out) - _FRAME.size)
+    return out
