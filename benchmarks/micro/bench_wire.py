@@ -5,8 +5,9 @@ python benchmarks/micro/bench_wire.py [--json]
 """
 
 import io
+from functools import partial
 
-from timing import Row, compare, report
+from benchmarks.micro.timing import Row, compare, report
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.codec import decode, encode
@@ -37,8 +38,8 @@ def produce_rows() -> list[Row]:
         rows.append(
             compare(
                 f"read Produce v13, {partitions} × {size // 1024} KiB",
-                lambda body=body: read_produce(13, body, 0),  # type: ignore[misc]
-                lambda body=body: decode(ProduceRequest, 13, body),  # type: ignore[misc]
+                partial(read_produce, 13, body, 0),
+                partial(decode, ProduceRequest, 13, body),
                 "compiled",
                 limit,
             )

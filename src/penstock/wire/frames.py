@@ -101,6 +101,6 @@ class FrameReader:
         held = self._end - self._start
         if held < 4:
             return self._growth_bytes
-        (length,) = _LENGTH.unpack_from(self._buffer or b"", self._start)
+        length: int = _LENGTH.unpack_from(self._buffer or b"", self._start)[0]
         missing = 4 + length - held
         return max(1, min(missing, max(self._growth_bytes, held)))

@@ -1,0 +1,47 @@
+# Recipes of the project. `./dev` sets up what they need and runs them; `./dev` alone prints this list.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# list the recipes
+@default:
+    just --list --unsorted
+
+# everything a commit must pass, in the order of what fails fastest (about 4 minutes)
+check: lint types layers (test "-n" "2")
+
+# formatting and lint rules
+lint:
+    ruff format --check --quiet . || { echo "run './dev format'"; exit 1; }
+    ruff check --quiet .
+
+# bring the code into shape
+format:
+    ruff format --quiet .
+    ruff check --quiet --fix .
+
+# static types, strictly
+types:
+    mypy
+
+# who may import whom, and which rooms may not touch the world
+layers:
+    lint-imports --no-cache | tail -n +3
+
+# pytest; arguments are passed on: ./dev test tests/unit -k frames
+test *arguments:
+    python -m pytest {{ arguments }}
+
+# only what needs no Java and no strangers: a few seconds
+quick:
+    python -m pytest -q -n 2 -m "not strangers and not fuzz" tests/unit tests/property
+
+# micro-benchmarks: both absolute figures and their ratio
+bench:
+    for file in benchmarks/micro/bench_*.py; do echo "# $file"; python -m "benchmarks.micro.$(basename "$file" .py)"; done
+
+# what CI runs: the same checks, ending with pytest's closing line
+ci: check
+
+# the notes for the next release, from changes/
+notes:
+    towncrier build --draft --version next
