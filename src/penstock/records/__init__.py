@@ -1,1 +1,1 @@
-"""Record batches, format v2: header view and checks, builder, row iteration, compression."""
+"""Record batches, format v2: header view, checks, compression, rows, builder."""

@@ -1,0 +1,150 @@
+"""What a batch must pass before it may be appended: "What a batch must pass", made code.
+
+Checks of the header always run, cheapest first and the checksum last, and read none of the records. Records are opened
+only when the rules ask for something that no header tells. A batch that passes is the batch that was sent: nothing here
+changes a byte. Codes are Kafka's: a batch whose checksum fits but whose records do not parse is INVALID_RECORD, because
+sending the same bytes again, as CORRUPT_MESSAGE invites to, cannot help.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.model.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, TornBatch
+from penstock.model.limits import DEFAULT_LIMITS
+from penstock.records.header import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    MAGIC,
+    NO_TIMESTAMP,
+    UNUSED_BITS,
+    BatchView,
+    Buffer,
+    TimestampType,
+)
+from penstock.records.rows import stored_rows
+
+
+class Validation(Enum):
+    """How far a batch is opened (`record.validation`)."""
+
+    HEADER = "header"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a topic asks of a batch."""
+
+    validation: Validation = Validation.HEADER
+    batch_bytes_max: int = DEFAULT_LIMITS.batch_bytes_max
+    batch_decompressed_bytes_max: int = DEFAULT_LIMITS.batch_decompressed_bytes_max
+    is_compacted: bool = False
+    is_from_client: bool = True
+    """False for batches of our own shards, which may hold markers and start at any offset."""
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_ms_max: int | None = None
+    """How far a timestamp may lie in the past (Kafka: message.timestamp.before.max.ms); None for any."""
+    timestamp_after_ms_max: int | None = 3_600_000
+    """How far a timestamp may lie in the future (Kafka: message.timestamp.after.max.ms); None for any."""
+
+    @property
+    def opens_records(self) -> bool:
+        """Whether a question is asked that only the records can answer."""
+        return self.validation is Validation.FULL or self.is_compacted or self.timestamp_before_ms_max is not None
+
+
+DEFAULT_RULES = Rules()
+
+
+def check_batch(buffer: Buffer, rules: Rules = DEFAULT_RULES, now_ms: int | None = None) -> BatchView:
+    """The one batch that fills `buffer`, if it may be appended. Without `now_ms`, timestamps are not judged."""
+    batch = _check_frame(buffer, rules)
+    _check_fields(batch, rules)
+    if rules.timestamp_type is TimestampType.CREATE_TIME and now_ms is not None:
+        _check_timestamp(batch.max_timestamp_ms, rules, now_ms)
+    if not batch.is_intact:
+        raise CorruptBatch("the checksum does not fit the bytes of the batch")
+    if rules.opens_records:
+        try:
+            _check_records(batch, rules, now_ms)
+        except CorruptBatch as trouble:
+            raise InvalidBatch(str(trouble)) from None
+    return batch
+
+
+def _check_frame(buffer: Buffer, rules: Rules) -> BatchView:
+    """One batch, of the right format and length."""
+    size_bytes = len(buffer)
+    if not size_bytes:
+        raise InvalidBatch("no batch where exactly one is expected")
+    # Older formats keep their magic at the same place but have shorter headers.
+    if size_bytes > 16 and buffer[16] != MAGIC:
+        raise InvalidBatch(f"magic {buffer[16]}, only {MAGIC} is accepted")
+    if size_bytes < HEADER_BYTES:
+        raise TornBatch(f"{size_bytes} bytes are too few for a batch header", 0)
+    batch = BatchView(buffer)
+    if batch.length < LENGTH_MIN:
+        raise CorruptBatch(f"batch length {batch.length} is shorter than a header")
+    if batch.size_bytes > rules.batch_bytes_max:
+        raise BatchTooLarge(f"batch of {batch.size_bytes} bytes, at most {rules.batch_bytes_max} are allowed")
+    if batch.size_bytes > size_bytes:
+        raise TornBatch(f"batch of {batch.size_bytes} bytes in a field of {size_bytes}", 0)
+    if batch.size_bytes < size_bytes:
+        raise InvalidBatch(f"{size_bytes - batch.size_bytes} bytes after the one batch that is expected")
+    return batch
+
+
+def _check_fields(batch: BatchView, rules: Rules) -> None:
+    """What the header fields say about each other."""
+    if batch.count <= 0 or batch.count != batch.last_offset_delta + 1:
+        raise InvalidBatch(f"count {batch.count} does not fit last offset delta {batch.last_offset_delta}")
+    # Raises when the codec is unknown.
+    _ = batch.codec
+    if batch.has_producer_id and batch.base_sequence < 0 and not batch.is_control:
+        raise InvalidBatch(f"sequence {batch.base_sequence} with producer id {batch.producer_id}")
+    if batch.is_transactional and not batch.has_producer_id:
+        raise InvalidBatch("a transactional batch without a producer id")
+    if rules.is_from_client:
+        if batch.is_control:
+            raise InvalidBatch("a control batch from a client")
+        if batch.base_offset != 0:
+            raise InvalidBatch(f"base offset {batch.base_offset} from a client, expected 0")
+        if batch.has_delete_horizon:
+            raise InvalidBatch("a delete horizon from a client")
+        if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            raise InvalidTimestamp("LogAppendTime from a client: only the broker sets it")
+
+
+def _check_timestamp(timestamp_ms: int, rules: Rules, now_ms: int) -> None:
+    """Neither too old nor too far ahead; a record without a timestamp is neither."""
+    if timestamp_ms == NO_TIMESTAMP:
+        return
+    after_ms_max, before_ms_max = rules.timestamp_after_ms_max, rules.timestamp_before_ms_max
+    if after_ms_max is not None and timestamp_ms - now_ms > after_ms_max:
+        raise InvalidTimestamp(f"timestamp {timestamp_ms} lies more than {after_ms_max} ms ahead of {now_ms}")
+    if before_ms_max is not None and now_ms - timestamp_ms > before_ms_max:
+        raise InvalidTimestamp(f"timestamp {timestamp_ms} lies more than {before_ms_max} ms behind {now_ms}")
+
+
+def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
+    """What only the records tell. Under FULL also that they agree with the header."""
+    is_full = rules.validation is Validation.FULL
+    if is_full and batch.attributes & UNUSED_BITS:
+        raise InvalidBatch(f"attributes {batch.attributes:#06x} use bits without a meaning")
+    judges_time = rules.timestamp_type is TimestampType.CREATE_TIME and now_ms is not None
+    max_timestamp_ms = NO_TIMESTAMP
+    rows = stored_rows(batch, rules.batch_decompressed_bytes_max)
+    for expected_delta, (attributes, timestamp_delta_ms, offset_delta, key, _, _) in enumerate(rows):
+        if key is None and rules.is_compacted and not batch.is_control:
+            raise InvalidBatch("a record without a key in a compacted topic")
+        timestamp_ms = batch.base_timestamp_ms + timestamp_delta_ms
+        max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
+        if judges_time and now_ms is not None:
+            _check_timestamp(timestamp_ms, rules, now_ms)
+        if is_full:
+            if offset_delta != expected_delta:
+                raise InvalidBatch(f"offset delta {offset_delta}, expected {expected_delta}")
+            if attributes:
+                raise InvalidBatch(f"record attributes {attributes:#04x} use bits without a meaning")
+    if is_full and batch.timestamp_type is TimestampType.CREATE_TIME and max_timestamp_ms != batch.max_timestamp_ms:
+        raise InvalidBatch(f"max timestamp {batch.max_timestamp_ms}, the records say {max_timestamp_ms}")
