@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 
 Row = tuple[int, int, int, bytes | None, bytes | None, Headers]
-"""One record as it is stored: attributes, timestamp delta, offset delta, key, value, headers. A bare tuple for speed."""
+"""A record as it is stored: attributes, timestamp delta, offset delta, key, value, headers. A bare tuple for speed."""
 
 
 def rows(batch: BatchView, bytes_max: int) -> Iterator[Record]:
