@@ -9,11 +9,14 @@ sending the same bytes again, as CORRUPT_MESSAGE invites to, cannot help.
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.model.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, TornBatch
+from penstock.model.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, ProtocolError, TornBatch
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LENGTH_MIN,
+    LOG_APPEND_TIME_BIT,
     MAGIC,
     NO_TIMESTAMP,
     UNUSED_BITS,
@@ -22,6 +25,8 @@ from penstock.records.header import (
     TimestampType,
 )
 from penstock.records.rows import stored_rows
+
+_ONLY_BROKERS_SET_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
 class Validation(Enum):
@@ -104,15 +109,19 @@ def _check_fields(batch: BatchView, rules: Rules) -> None:
         raise InvalidBatch(f"sequence {batch.base_sequence} with producer id {batch.producer_id}")
     if batch.is_transactional and not batch.has_producer_id:
         raise InvalidBatch("a transactional batch without a producer id")
-    if rules.is_from_client:
-        if batch.is_control:
-            raise InvalidBatch("a control batch from a client")
-        if batch.base_offset != 0:
-            raise InvalidBatch(f"base offset {batch.base_offset} from a client, expected 0")
-        if batch.has_delete_horizon:
-            raise InvalidBatch("a delete horizon from a client")
-        if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            raise InvalidTimestamp("LogAppendTime from a client: only the broker sets it")
+    if rules.is_from_client and (batch.base_offset or batch.attributes & _ONLY_BROKERS_SET_BITS):
+        raise _posing_as_broker(batch)
+
+
+def _posing_as_broker(batch: BatchView) -> ProtocolError:
+    """Why a client may not send what the header says."""
+    if batch.is_control:
+        return InvalidBatch("a control batch from a client")
+    if batch.has_delete_horizon:
+        return InvalidBatch("a delete horizon from a client")
+    if batch.base_offset:
+        return InvalidBatch(f"base offset {batch.base_offset} from a client, expected 0")
+    return InvalidTimestamp("LogAppendTime from a client: only the broker sets it")
 
 
 def _check_timestamp(timestamp_ms: int, rules: Rules, now_ms: int) -> None:
