@@ -106,7 +106,7 @@ class FileSlice:
 
 
 class Disk(Protocol):
-    """A directory tree. Creating, renaming and unlinking survive a power cut only after `sync_dir` of their directory."""
+    """A directory tree. New, moved and removed names survive a power cut only after `sync_dir` of their directory."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and writing; `create` makes the file if it is missing."""
