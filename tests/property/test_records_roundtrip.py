@@ -136,7 +136,7 @@ def test_mutated_batches_raise_only_protocol_errors(buffer: bytearray, data: st.
     if len(buffer) >= 61:
         buffer[8:12] = (len(buffer) - 12).to_bytes(4, "big")
         seal(buffer)
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     for rules in (FULL, Rules(is_compacted=True, timestamp_before_ms_max=1000)):
         with contextlib.suppress(ProtocolError):
             check_batch(buffer, rules, 0)
@@ -145,7 +145,7 @@ def test_mutated_batches_raise_only_protocol_errors(buffer: bytearray, data: st.
             list(rows(batch, CAP_BYTES))
     except ProtocolError:
         pass
-    assert time.perf_counter() - started_s < 0.5
+    assert time.process_time() - started_s < 0.5
 
 
 @settings(max_examples=400)

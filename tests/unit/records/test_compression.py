@@ -86,10 +86,10 @@ def test_gzip_is_not_zlib() -> None:
 
 def test_a_flood_of_gzip_members_is_refused_at_once() -> None:
     flood = gzip.compress(b"") * 50_000
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     with pytest.raises(CorruptBatch, match=str(GZIP_MEMBERS_MAX)):
         decompress(Codec.GZIP, flood, 10**6)
-    assert time.perf_counter() - started_s < 0.05
+    assert time.process_time() - started_s < 0.05
 
 
 @pytest.mark.parametrize("block_bytes", [100, 32 * 1024, 10**6])
@@ -218,7 +218,7 @@ def test_the_decoder_says_that_its_buffer_is_full_in_the_words_we_look_for() -> 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_refusal_of_a_small_input_takes_no_time(codec: Codec) -> None:
     packed = compress(codec, bytes(10**6))
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     with pytest.raises(BatchTooLarge):
         decompress(codec, packed, 10_000)
-    assert time.perf_counter() - started_s < 0.05
+    assert time.process_time() - started_s < 0.05
