@@ -1,0 +1,162 @@
+"""Apache Kafka itself: a broker and controller in one process on loopback, from the artifacts that Maven has.
+
+    with KafkaNode(directory) as node:
+        with node.connect() as client: ...
+
+Properties given by the caller win over ours. The log of the process stays in the directory; its data goes with it.
+"""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.compatibility import maven
+from tests.compatibility.raw_client import RawClient
+
+PROJECT = Path(__file__).parent / "kafka"
+HOST = "127.0.0.1"
+CLUSTER_ID = "PenstockTestsKafkaNode"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+POLL_S = 0.05
+LOG_TAIL_BYTES = 16 * 1024
+
+PROPERTIES: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "BROKER",
+    "controller.listener.names": "CONTROLLER",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    # One node, so one replica; and few partitions, so that a coordinator is there at once.
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+
+class KafkaFailed(Exception):
+    """The process ended or did not become ready; the text is the end of its log."""
+
+
+class KafkaNode:
+    """One node with its files under `directory`. Use it as a context manager, or `start` and `stop` it."""
+
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None, heap: str = "512m") -> None:
+        broker_port, controller_port = _free_ports(2)
+        self.bootstrap = f"{HOST}:{broker_port}"
+        self.data = directory / "data"
+        self.log = directory / "kafka.log"
+        self.properties: Mapping[str, str] = {
+            **PROPERTIES,
+            "listeners": f"BROKER://{self.bootstrap},CONTROLLER://{HOST}:{controller_port}",
+            "controller.quorum.voters": f"{PROPERTIES['node.id']}@{HOST}:{controller_port}",
+            "log.dirs": str(self.data),
+            **(properties or {}),
+        }
+        self._settings = directory / "server.properties"
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Starts the process, on what an earlier one has left, and waits until it serves clients."""
+        library = maven.build(PROJECT) / "lib"
+        if not self.data.exists():
+            self._settings.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
+            formatting = self._java(library, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c")
+            if formatting.wait():
+                raise KafkaFailed(self.log_tail())
+        self._process = self._java(library, "kafka.Kafka")
+        self._wait_until_ready(self._process)
+
+    def stop(self) -> None:
+        """Asks the process to end, and insists after a while."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends the process without a word, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def connect(self) -> RawClient:
+        """A connection to the broker."""
+        return RawClient(self.bootstrap)
+
+    def log_tail(self, since_bytes: int = 0) -> str:
+        """The end of the log, or what was written since it had this size."""
+        with self.log.open("rb") as log:
+            end = log.seek(0, 2)
+            log.seek(max(since_bytes, end - LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace")
+
+    def _java(self, library: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        # The collector and the log's level are chosen for a guest on a small machine.
+        options = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO"]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                ["java", *options, "-cp", f"{library}/*", *arguments, str(self._settings)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        """Ready is who answers ApiVersions and names itself in Metadata: the controller has let the broker in."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise KafkaFailed(f"ended with {process.returncode}\n{self.log_tail()}")
+            with contextlib.suppress(OSError), self.connect() as client:
+                if client.metadata().brokers:
+                    return
+            time.sleep(POLL_S)
+        raise KafkaFailed(f"not ready after {START_TIMEOUT_S} s\n{self.log_tail()}")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,31 @@
+"""Builds the Maven projects that tests lean on: once per change of their sources, however many processes ask.
+
+Nothing is skipped: a machine without Java or Maven fails the tests that need them.
+"""
+
+import fcntl
+import hashlib
+import subprocess
+from pathlib import Path
+
+
+def build(project: Path) -> Path:
+    """Brings the project's `target` up to date and returns it. One process builds, the others wait for it."""
+    target = project / "target"
+    target.mkdir(exist_ok=True)
+    stamp = target / "built-from"
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = _fingerprint(project)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", "package"], cwd=project, check=True)
+            stamp.write_text(wanted)
+    return target
+
+
+def _fingerprint(project: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted([project / "pom.xml", *project.glob("src/**/*.java")]):
+        digest.update(f"{path.relative_to(project)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
