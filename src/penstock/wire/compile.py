@@ -276,7 +276,7 @@ class _ReaderSource(_Source):
             if isinstance(kind.item, type):
                 item = self.struct(kind.item)
             else:
-                self.value(_item_of(field), kind.item, item)
+                self.value(_item_of(field, kind), kind.item, item)
             self.line(f"{items}.append({item})")
             self.depth -= 1
             self.line(f"{place} = tuple({items})")
@@ -309,9 +309,9 @@ class _ReaderSource(_Source):
         self.depth -= 2
 
 
-def _item_of(field: Field) -> Field:
+def _item_of(field: Field, kind: Array) -> Field:
     """An array's elements are never null, whatever the array may be."""
-    return replace(field, nullable=NEVER)
+    return replace(field, type=kind.item, nullable=NEVER)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -455,7 +455,7 @@ class _WriterSource(_Source):
             if isinstance(kind.item, type):
                 self.struct(kind.item, item)
             else:
-                self.value(_item_of(field), kind.item, item)
+                self.value(_item_of(field, kind), kind.item, item)
             self.flush()
             self.depth -= 1
         self.close(is_open)
