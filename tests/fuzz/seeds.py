@@ -1,0 +1,140 @@
+"""Inputs to start from: one well-formed message for every kind and version, streams of requests, batches per codec."""
+
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tests.fuzz.declarations import OTHERS
+from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PLAIN, RAW, TARGETS
+
+from penstock.records.builder import BatchBuilder
+from penstock.records.compression import Codec
+from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
+from penstock.records.header import HEADER_BYTES
+from penstock.wire.api import Api, request_class, response_class
+from penstock.wire.codec import encode
+from penstock.wire.declare import NEVER, Array, Field, Message, Struct
+from penstock.wire.headers import request_frame, response_frame
+from penstock.wire.types import Blob, Fixed, Text
+
+_TEXTS = ("", "a", "orders", "group-1", "żółw", "x" * 40)
+_INTEGER_BITS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63, "error_code": 15}
+
+
+def seeds_for(name: str, chance: random.Random) -> list[bytes]:
+    """Seeds for one target, different with every `chance`."""
+    if name == "frames":
+        return list(_streams(chance))
+    if name == "requests":
+        return list(_requests(chance))
+    if name == "responses":
+        return [*_responses(chance), *_others(chance)]
+    return list(_batches(Codec[name.removeprefix("batches_").upper()], chance))
+
+
+def random_message(kind: type[Struct], version: int, chance: random.Random) -> Any:
+    """A message with every field that the version has."""
+    present = [f for f in kind.FIELDS if version in f.versions]
+    return kind(**{f.name: _value(f, f.type, version, chance) for f in present})
+
+
+def _value(field: Field, kind: Any, version: int, chance: random.Random) -> Any:
+    if version in field.nullable and chance.random() < 0.2:
+        return None
+    match kind:
+        case Fixed(name="bool"):
+            return chance.random() < 0.5
+        case Fixed(name="uuid"):
+            return chance.randbytes(16)
+        case Fixed(name="float64"):
+            return chance.choice((0.0, -1.5, 1e300))
+        case Fixed(name=name):
+            top = 2 ** _INTEGER_BITS[name] - 1
+            low = 0 if name == "uint16" else -top - 1
+            return chance.choice((0, 1, low, top, chance.randint(low, top)))
+        case Text():
+            return chance.choice(_TEXTS)
+        case Blob():
+            return chance.choice((b"", b"\0\1\2", chance.randbytes(20)))
+        case Array():
+            item = replace(field, nullable=NEVER)
+            return [_value(item, kind.item, version, chance) for _ in range(chance.choice((0, 1, 1, 2)))]
+    return random_message(kind, version, chance)
+
+
+def _requests(chance: random.Random) -> Iterator[bytes]:
+    for api in Api:
+        kind = request_class(api)
+        for version in kind.VERSIONS:
+            choice = version - kind.VERSIONS.first
+            yield bytes((api, choice)) + encode(random_message(kind, version, chance), version)
+
+
+def _responses(chance: random.Random) -> Iterator[bytes]:
+    for api in Api:
+        kind = response_class(api)
+        for version in kind.VERSIONS:
+            choice = version - kind.VERSIONS.first
+            frame = response_frame(random_message(kind, version, chance), version, chance.randint(0, 100))
+            yield bytes((api, choice)) + frame[4:]
+
+
+def _others(chance: random.Random) -> Iterator[bytes]:
+    for place, kind in enumerate(OTHERS):
+        for version in kind.VERSIONS:
+            message: Message = random_message(kind, version, chance)
+            yield bytes((FIRST_OTHER + place, version - kind.VERSIONS.first)) + encode(message, version)
+
+
+def _streams(chance: random.Random) -> Iterator[bytes]:
+    every = [(request_class(api), version) for api in Api for version in request_class(api).VERSIONS]
+    for kind, version in every:
+        if chance.random() < 0.5:
+            yield _stream(chance, [(kind, version), *chance.choices(every, k=chance.choice((0, 0, 1, 2)))])
+    yield bytes(3) + struct.pack(">i", -1)
+    yield b"\3\0\0" + struct.pack(">i", 100 * 1024 * 1024) + b"short"
+
+
+def _stream(chance: random.Random, chosen: list[tuple[Any, int]]) -> bytes:
+    stream = bytearray((chance.randrange(256) | 2, chance.randrange(256), chance.randrange(256)))
+    for kind, version in chosen:
+        request = random_message(kind, version, chance)
+        stream += request_frame(request, version, chance.randint(0, 99), chance.choice((None, "client")))
+    return bytes(stream)
+
+
+def _batches(codec: Codec, chance: random.Random) -> Iterator[bytes]:
+    for count in (1, 2, 3, 20):
+        for options in _batch_options(chance):
+            builder = BatchBuilder(codec=codec, **options)
+            plain = BatchBuilder(**options)
+            for _ in range(count):
+                record = (
+                    chance.choice((None, b"", b"key")),
+                    chance.choice((None, b"", b"value", chance.randbytes(30), b"v" * 300)),
+                    chance.choice(((), (("header", b"1"),), (("", None), ("ü", b"")))),
+                    1_700_000_000_000 + chance.randint(-300, 300),
+                )
+                builder.append(*record)
+                plain.append(*record)
+            batch = bytes(builder.build())
+            rules = chance.randrange(8) << 2 | chance.choice((0, 32, 0xE0))
+            yield bytes((rules | RAW, 0)) + batch
+            yield bytes((rules | FIXED, 0)) + batch
+            yield bytes((rules | PAYLOAD, count)) + batch[HEADER_BYTES:]
+            yield bytes((rules | PLAIN, count)) + bytes(plain.build())[HEADER_BYTES:]
+    marker = marker_batch(EndTransactionMarker(ControlType.COMMIT, 1), producer_id=7, producer_epoch=1, timestamp_ms=9)
+    yield bytes((FIXED, 0)) + marker
+    yield bytes((0xE0 | PAYLOAD, 1)) + bytes(BatchBuilder(codec=codec).build(0)[HEADER_BYTES:])
+
+
+def _batch_options(chance: random.Random) -> Iterator[dict[str, Any]]:
+    yield {}
+    yield {"producer_id": 1000, "producer_epoch": 2, "base_sequence": chance.randint(0, 2**31 - 1)}
+    yield {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    yield {"base_offset": chance.randint(0, 2**62), "leader_epoch": 5, "delete_horizon_ms": 1_700_000_000_000}
+
+
+assert set(TARGETS) == {"frames", "requests", "responses"} | {f"batches_{codec.name.lower()}" for codec in Codec}
