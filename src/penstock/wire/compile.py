@@ -251,8 +251,13 @@ class _ReaderSource(_Source):
         if self.layout.version not in field.nullable:
             self.line(f"{place} = {self.struct(kind)}")
             return
-        self.line("p += 1")
-        self.line(f"if b[p - 1] > 127: {place} = None")
+        if field.tag is None:
+            self.line("p += 1")
+            self.line(f"if b[p - 1] > 127: {place} = None")
+        else:  # behind a tag Kafka marks null by the varint 0 instead of the byte -1
+            present = self.name("n")
+            self.line(f"{present}, p = uv(b, p)")
+            self.line(f"if not {present}: {place} = None")
         self.line("else:")
         self.depth += 1
         self.line(f"{place} = {self.struct(kind)}")
@@ -433,7 +438,7 @@ class _WriterSource(_Source):
             self.struct(kind, value)
             return
         self.flush()
-        self.line(f"if {value} is None: {self.out}.append(255)")
+        self.line(f"if {value} is None: {self.out}.append({255 if field.tag is None else 0})")
         self.line("else:")
         self.depth += 1
         self.run.append(("B", "1"))

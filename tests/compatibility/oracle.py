@@ -1,0 +1,138 @@
+"""Kafka's own code behind a pipe: one long-lived Java process that answers in the order in which it was asked.
+
+It is built by Maven when its sources changed since the last build, and never skipped: a machine without Java or Maven
+fails the tests that need them.
+"""
+
+import base64
+import fcntl
+import hashlib
+import json
+import subprocess
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, cast
+
+PROJECT = Path(__file__).parent / "java"
+TARGET = PROJECT / "target"
+STAMP = TARGET / "built-from"
+
+Json = dict[str, Any]
+
+
+class OracleError(Exception):
+    """The oracle could not answer; the text is what went wrong over there."""
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for path in sorted([PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]):
+        digest.update(f"{path.relative_to(PROJECT)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def build() -> None:
+    """Builds what is not built yet. Several test processes may ask at once; one builds, the others wait."""
+    TARGET.mkdir(exist_ok=True)
+    with (TARGET / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = _fingerprint()
+        if STAMP.exists() and STAMP.read_text() == wanted:
+            return
+        subprocess.run(["mvn", "-q", "-B", "package"], cwd=PROJECT, check=True)
+        STAMP.write_text(wanted)
+
+
+class Oracle:
+    """The running process. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        build()
+        self._process = subprocess.Popen(
+            # Heap and collector are chosen for a guest on a small machine that answers many short questions.
+            [
+                "java",
+                "-Xmx1g",
+                "-XX:+UseSerialGC",
+                "-cp",
+                f"{TARGET / 'classes'}:{TARGET / 'lib'}/*",
+                "penstock.Oracle",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._stdin.close()
+        self._stdout.close()
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._process.stdin)
+
+    @property
+    def _stdout(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._process.stdout)
+
+    def ask(self, command: str, **question: object) -> Json:
+        """One answer to one question."""
+        (answer,) = self.ask_all([{"command": command, **question}])
+        return answer
+
+    def ask_all(self, questions: Iterable[Mapping[str, object]]) -> Iterator[Json]:
+        """The answers to many questions, which travel while earlier answers are still being read."""
+        asked = [json.dumps(question).encode() + b"\n" for question in questions]
+        writer = threading.Thread(target=self._send, args=(asked,), daemon=True)
+        writer.start()
+        unread = len(asked)
+        try:
+            while unread:
+                line = self._stdout.readline()
+                unread -= 1
+                answer = cast("Json", json.loads(line))  # an empty line is a process that died
+                if "error" in answer:
+                    raise OracleError(f"{answer['error']}: {answer['message']}")
+                yield answer
+        finally:
+            for _ in range(unread):  # whoever stops listening must not leave answers to the next one who asks
+                self._stdout.readline()
+            writer.join()
+
+    def _send(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            self._stdin.write(line)
+        self._stdin.flush()
+
+    # --- the commands -------------------------------------------------------------------------------------------------
+
+    def schemas(self) -> dict[str, str]:
+        """The text of every message schema on the oracle's class path, by file name."""
+        return self.ask("schemas")
+
+    def apis(self) -> list[Json]:
+        """Every API: key, name, oldest, latest_stable and latest version, listeners."""
+        return cast("list[Json]", self.ask("apis")["apis"])
+
+    def errors(self) -> list[Json]:
+        """Every error: code, name, is_retriable."""
+        return cast("list[Json]", self.ask("errors")["errors"])
+
+
+def binary(text: str) -> bytes:
+    """Bytes out of an answer."""
+    return base64.b64decode(text)
+
+
+def text(data: bytes | bytearray) -> str:
+    """Bytes into a question."""
+    return base64.b64encode(data).decode()
