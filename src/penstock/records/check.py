@@ -24,7 +24,7 @@ from penstock.records.header import (
     Buffer,
     TimestampType,
 )
-from penstock.records.rows import stored_rows
+from penstock.records.rows import INT64_END, stored_rows
 
 _ONLY_BROKERS_SET_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
@@ -153,6 +153,8 @@ def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
         if is_full:
             if offset_delta != expected_delta:
                 raise InvalidBatch(f"offset delta {offset_delta}, expected {expected_delta}")
+            if timestamp_ms < -INT64_END:  # readers refuse it; one that is too high differs from the header's
+                raise InvalidBatch(f"timestamp {timestamp_ms} has more than 64 bits")
             if attributes:
                 raise InvalidBatch(f"record attributes {attributes:#04x} use bits without a meaning")
     if is_full and batch.timestamp_type is TimestampType.CREATE_TIME and max_timestamp_ms != batch.max_timestamp_ms:

@@ -21,7 +21,7 @@ HEADER_ENTRY_BYTES_MIN = 2
 # Header keys are UTF-8 by convention only. This way other bytes survive a round trip through str.
 HEADER_KEY_ERRORS = "surrogateescape"
 
-_INT64_END = 2**63
+INT64_END = 2**63
 
 
 class Record(NamedTuple):
@@ -48,7 +48,7 @@ def rows(batch: BatchView, bytes_max: int) -> Iterator[Record]:
         timestamp_ms = base_timestamp_ms + timestamp_delta_ms if append_time_ms is None else append_time_ms
         if not 0 <= offset_delta <= last_offset_delta:
             raise CorruptBatch(f"offset delta {offset_delta} in a batch of last delta {last_offset_delta}")
-        if not -_INT64_END <= timestamp_ms < _INT64_END:
+        if not -INT64_END <= timestamp_ms < INT64_END:
             raise CorruptBatch(f"timestamp {timestamp_ms} has more than 64 bits")
         yield Record(base_offset + offset_delta, timestamp_ms, key, value, headers)
 

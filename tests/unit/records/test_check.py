@@ -211,3 +211,13 @@ def test_full_validation_holds_the_cap_on_decompressed_bytes() -> None:
     buffer = builder.build()
     check_batch(buffer, FULL, NOW_MS)
     assert refused(buffer, replace(FULL, batch_decompressed_bytes_max=99_999)) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_full_validation_refuses_a_timestamp_that_readers_cannot_take() -> None:
+    """A batch that passes here stays in the log, so nothing may pass that stops every reader."""
+    body = b"\0" + encode(-1) + encode(0) + encode(-1) + encode(-1) + encode(0)
+    batch = with_payload(encode(len(body)) + body)
+    batch[27:35] = (-(2**63)).to_bytes(8, "big", signed=True)
+    batch[35:43] = (-1).to_bytes(8, "big", signed=True)
+    seal(batch)
+    assert refused(batch, FULL) == ErrorCode.INVALID_RECORD
