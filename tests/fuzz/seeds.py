@@ -22,6 +22,9 @@ from penstock.wire.types import Blob, Fixed, Text
 _TEXTS = ("", "a", "orders", "group-1", "żółw", "x" * 40)
 _INTEGER_BITS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63, "error_code": 15}
 
+# Position and width: base offset, attributes, last offset delta, timestamps, producer, epoch, sequence, count.
+_HEADER_FIELDS = ((0, 8), (21, 2), (23, 4), (27, 8), (35, 8), (43, 8), (51, 2), (53, 4), (57, 4))
+
 
 def seeds_for(name: str, chance: random.Random) -> list[bytes]:
     """Seeds for one target, different with every `chance`."""
@@ -125,9 +128,21 @@ def _batches(codec: Codec, chance: random.Random) -> Iterator[bytes]:
             yield bytes((rules | FIXED, 0)) + batch
             yield bytes((rules | PAYLOAD, count)) + batch[HEADER_BYTES:]
             yield bytes((rules | PLAIN, count)) + bytes(plain.build())[HEADER_BYTES:]
+            yield bytes((rules | FIXED, 0)) + _extreme(batch, chance)
     marker = marker_batch(EndTransactionMarker(ControlType.COMMIT, 1), producer_id=7, producer_epoch=1, timestamp_ms=9)
     yield bytes((FIXED, 0)) + marker
     yield bytes((0xE0 | PAYLOAD, 1)) + bytes(BatchBuilder(codec=codec).build(0)[HEADER_BYTES:])
+
+
+def _extreme(batch: bytes, chance: random.Random) -> bytes:
+    """The batch with one field of its header at an edge."""
+    changed = bytearray(batch)
+    position, width = chance.choice(_HEADER_FIELDS)
+    low = -(2 ** (width * 8 - 1))
+    changed[position : position + width] = chance.choice((low, low + 1, -2, -1, 0, 1, -low - 1)).to_bytes(
+        width, "big", signed=True
+    )
+    return bytes(changed)
 
 
 def _batch_options(chance: random.Random) -> Iterator[dict[str, Any]]:
