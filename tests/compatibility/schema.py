@@ -148,10 +148,13 @@ class Maker:
         self.mood = "mixed"
 
     def message(self, schema: Schema, version: int) -> Json:
+        self.begin()
+        return self.struct(schema.fields, version)
+
+    def begin(self) -> None:
         self.mood = {0: "least", 1: "most"}.get(self.made, "mixed")
         self.made += 1
         self.values = 0
-        return self.struct(schema.fields, version)
 
     def struct(self, fields: tuple[FieldSpec, ...], version: int) -> Json:
         return {f.json_name: self.field(f, version) for f in fields if version in f.versions}
@@ -180,7 +183,7 @@ class Maker:
         return "" if field.default is None else field.default
 
     def count(self) -> int:
-        if self.values > VALUES_MAX:
+        if self.mood == "least" or self.values > VALUES_MAX:
             return 0
         if self.mood == "most":
             return 2
@@ -191,16 +194,17 @@ class Maker:
         return 0 if chance < 0.25 else self.random.randint(1, 3)
 
     def item(self, field: FieldSpec, version: int) -> Any:
-        if field.fields is not None:
-            return self.struct(field.fields, version)
+        return self.scalar(field.type) if field.fields is None else self.struct(field.fields, version)
+
+    def scalar(self, kind: str) -> Any:
         self.values += 1
         draw = self.random
-        if field.type in WIDTHS:
-            bits, signed = WIDTHS[field.type]
+        if kind in WIDTHS:
+            bits, signed = WIDTHS[kind]
             low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
             edge = draw.choice((low, high, 0, 1, high - 1, max(low, -1), min(high, 128)))
             return draw.choice((edge, draw.randint(low, high), draw.randint(0, 100)))
-        match field.type:
+        match kind:
             case "bool":
                 return draw.random() < 0.5
             case "float64":
@@ -211,7 +215,7 @@ class Maker:
                 return self.text()
             case "bytes" | "records":
                 return base64.b64encode(draw.randbytes(self.length())).decode()
-        raise TypeError(f"{field.name}: a schema type that nobody told us of: {field.type}")
+        raise TypeError(f"a schema type that nobody told us of: {kind}")
 
     def length(self) -> int:
         chance = self.random.random()

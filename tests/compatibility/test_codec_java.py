@@ -165,7 +165,7 @@ def test_unknown_tagged_fields_are_skipped(oracle: Oracle, schemas: dict[str, Sc
                 findings.append(f"{where}: {error!r}")
                 continue
             findings += [f"{where}: {d}" for d in differences(schema.fields, version, schema.versions, value, ours)]
-            if codec.encode(ours, version) != bare:
+            if bytes(codec.encode(ours, version)) != bare:
                 findings.append(f"{where}: written again, it is not the message without unknown tags")
     findings.settle()
 
