@@ -1,0 +1,159 @@
+"""A directory tree in memory, with the errors of a POSIX one. It knows names, and nothing of what is in the files.
+
+Whatever changes names returns a Change: the assignments it made, so that a lossy disk can undo or repeat them.
+"""
+
+import errno
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from penstock.host.paths import split, trouble
+
+N = TypeVar("N")
+
+
+class Directory(Generic[N]):
+    """Names, and what each of them means now."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Directory[N] | N] = {}
+
+
+Entry: TypeAlias = tuple[Directory[N], str, Directory[N] | N | None]
+
+
+class Change(NamedTuple, Generic[N]):
+    """From now on each name means that node, or nothing; all of them at once."""
+
+    entries: tuple[Entry[N], ...]
+    replaced: Directory[N] | N | None
+    """What lost its name."""
+    moves_directory: bool = False
+    """Moves a directory to another parent."""
+
+
+class Tree(Generic[N]):
+    """Files and directories by path."""
+
+    def __init__(self) -> None:
+        self.root: Directory[N] = Directory()
+
+    def find(self, path: str) -> Directory[N] | N | None:
+        """Whatever is there, or None."""
+        node: Directory[N] | N = self.root
+        for part in split(path):
+            if not isinstance(node, Directory):
+                return None
+            found = node.entries.get(part)
+            if found is None:
+                return None
+            node = found
+        return node
+
+    def directory(self, path: str) -> Directory[N]:
+        """The directory at a path."""
+        return self._walk(split(path), path)
+
+    def place(self, path: str) -> tuple[Directory[N], str]:
+        """The directory that has, or would have, the last part of the path."""
+        parts = split(path)
+        if not parts:
+            raise trouble(errno.EISDIR, path)
+        name = parts.pop()
+        return self._walk(parts, path), name
+
+    def names(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        return sorted(self.directory(path).entries)
+
+    def make_dir(self, path: str) -> list[Change[N]]:
+        """Makes what is missing on the way."""
+        changes: list[Change[N]] = []
+        directory = self.root
+        for part in split(path):
+            node = directory.entries.get(part)
+            if node is None:
+                node = Directory()
+                directory.entries[part] = node
+                changes.append(Change(((directory, part, node),), None))
+            if not isinstance(node, Directory):
+                raise trouble(errno.EEXIST, path)
+            directory = node
+        return changes
+
+    def remove_dir(self, path: str) -> Change[N]:
+        """Removes an empty directory."""
+        parent, name = self.place(path)
+        node = parent.entries.get(name)
+        if node is None:
+            raise trouble(errno.ENOENT, path)
+        if not isinstance(node, Directory):
+            raise trouble(errno.ENOTDIR, path)
+        if node.entries:
+            raise trouble(errno.ENOTEMPTY, path)
+        del parent.entries[name]
+        return Change(((parent, name, None),), node)
+
+    def unlink(self, path: str) -> Change[N]:
+        """Removes a file's name."""
+        parent, name = self.place(path)
+        node = parent.entries.get(name)
+        if node is None:
+            raise trouble(errno.ENOENT, path)
+        if isinstance(node, Directory):
+            raise trouble(errno.EISDIR, path)
+        del parent.entries[name]
+        return Change(((parent, name, None),), node)
+
+    def rename(self, old: str, new: str) -> Change[N] | None:
+        """Moves a node; None if both paths are the same place."""
+        source, old_name = self.place(old)
+        node = source.entries.get(old_name)
+        if node is None:
+            raise trouble(errno.ENOENT, old)
+        parts = split(new)
+        if not parts:
+            raise trouble(errno.EBUSY, new)
+        new_name = parts.pop()
+        target = self._walk(parts, new, never=node)
+        if source is target and old_name == new_name:
+            return None
+        replaced = target.entries.get(new_name)
+        if isinstance(replaced, Directory):
+            if not isinstance(node, Directory):
+                raise trouble(errno.EISDIR, new)
+            if replaced.entries:
+                raise trouble(errno.ENOTEMPTY, new)
+        elif replaced is not None and isinstance(node, Directory):
+            raise trouble(errno.ENOTDIR, new)
+        del source.entries[old_name]
+        target.entries[new_name] = node
+        moves_directory = source is not target and isinstance(node, Directory)
+        return Change(((source, old_name, None), (target, new_name, node)), replaced, moves_directory)
+
+    def _walk(self, parts: list[str], path: str, never: Directory[N] | N | None = None) -> Directory[N]:
+        directory = self.root
+        for part in parts:
+            node = directory.entries.get(part)
+            if node is None:
+                raise trouble(errno.ENOENT, path)
+            if node is never:  # a directory cannot move into itself
+                raise trouble(errno.EINVAL if isinstance(node, Directory) else errno.ENOTDIR, path)
+            if not isinstance(node, Directory):
+                raise trouble(errno.ENOTDIR, path)
+            directory = node
+        return directory
+
+
+def files_below(directory: Directory[N], path: str) -> list[tuple[str, N]]:
+    """The files at and below a directory, in the order of their paths."""
+    found: list[tuple[str, N]] = []
+    for name in sorted(directory.entries):
+        node = directory.entries[name]
+        below = f"{path}/{name}" if path else name
+        if isinstance(node, Directory):
+            found += files_below(node, below)
+        else:
+            found.append((below, node))
+    return found
