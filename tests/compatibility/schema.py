@@ -243,7 +243,7 @@ def as_written(fields: tuple[FieldSpec, ...], version: int, value: Json) -> Json
         if version not in field.versions:
             continue
         held = value[field.json_name]
-        if version in field.tagged and _is_default(field, version, held):
+        if version in field.tagged and is_default(field, version, held):
             continue
         if field.is_records and held is not None:
             shown[field.json_name + "SizeInBytes"] = len(base64.b64decode(held))
@@ -256,7 +256,8 @@ def as_written(fields: tuple[FieldSpec, ...], version: int, value: Json) -> Json
     return shown
 
 
-def _is_default(field: FieldSpec, version: int, value: Any) -> bool:
+def is_default(field: FieldSpec, version: int, value: Any) -> bool:
+    """Whether a tagged field with this value is left unwritten."""
     if field.fields is None or field.is_array or value is None or field.default is None:
         return bool(value == field.default)
     return as_written(field.fields, version, value) == as_written(field.fields, version, field.default)
