@@ -122,12 +122,14 @@ class KafkaNode:
         """A connection to the broker."""
         return RawClient(self.bootstrap)
 
-    def log_tail(self, since_bytes: int = 0) -> str:
-        """The end of the log, or what was written since it had this size."""
-        with self.log.open("rb") as log:
-            end = log.seek(0, 2)
-            log.seek(max(since_bytes, end - LOG_TAIL_BYTES))
-            return log.read().decode(errors="replace")
+    def log_tail(self) -> str:
+        """The end of the log."""
+        return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+
+    def complaints(self, since_bytes: int = 0) -> str:
+        """The warnings, errors and stack traces in the log since it had this size."""
+        lines = self.log.read_bytes()[since_bytes:].decode(errors="replace").splitlines()
+        return "\n".join(line for line in lines if " INFO " not in line)[-LOG_TAIL_BYTES:]
 
     def _java(self, library: Path, *arguments: str) -> subprocess.Popen[bytes]:
         # The collector and the log's level are chosen for a guest on a small machine.

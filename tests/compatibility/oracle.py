@@ -1,12 +1,9 @@
 """Kafka's own code behind a pipe: one long-lived Java process that answers in the order in which it was asked.
 
-It is built by Maven when its sources changed since the last build, and never skipped: a machine without Java or Maven
-fails the tests that need them.
+Maven builds it when its sources have changed.
 """
 
 import base64
-import fcntl
-import hashlib
 import json
 import subprocess
 import threading
@@ -15,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
+from tests.compatibility import maven
+
 PROJECT = Path(__file__).parent / "java"
-TARGET = PROJECT / "target"
-STAMP = TARGET / "built-from"
 
 Json = dict[str, Any]
 
@@ -26,31 +23,11 @@ class OracleError(Exception):
     """The oracle could not answer; the text is what went wrong over there."""
 
 
-def _fingerprint() -> str:
-    digest = hashlib.sha256()
-    for path in sorted([PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]):
-        digest.update(f"{path.relative_to(PROJECT)}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def build() -> None:
-    """Builds what is not built yet. Several test processes may ask at once; one builds, the others wait."""
-    TARGET.mkdir(exist_ok=True)
-    with (TARGET / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = _fingerprint()
-        if STAMP.exists() and STAMP.read_text() == wanted:
-            return
-        subprocess.run(["mvn", "-q", "-B", "package"], cwd=PROJECT, check=True)
-        STAMP.write_text(wanted)
-
-
 class Oracle:
     """The running process. Use it as a context manager."""
 
     def __init__(self) -> None:
-        build()
+        target = maven.build(PROJECT)
         self._process = subprocess.Popen(
             # Heap and collector are chosen for a guest on a small machine that answers many short questions.
             [
@@ -58,7 +35,7 @@ class Oracle:
                 "-Xmx1g",
                 "-XX:+UseSerialGC",
                 "-cp",
-                f"{TARGET / 'classes'}:{TARGET / 'lib'}/*",
+                f"{target / 'classes'}:{target / 'lib'}/*",
                 "penstock.Oracle",
             ],
             stdin=subprocess.PIPE,

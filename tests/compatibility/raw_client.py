@@ -1,9 +1,10 @@
 """The least client that can be: one blocking connection, our wire code, and record batches as they lie on the wire.
 
-It chooses nothing and repeats nothing, so that a test sees exactly what a broker answers.
+It repeats nothing, so that a test sees exactly what a broker answers; only a new topic is waited for.
 """
 
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
@@ -43,6 +44,7 @@ R = TypeVar("R", bound=Response)
 CLIENT_ID = "penstock-raw-client"
 TIMEOUT_S = 30.0
 API_VERSIONS_VERSION = 4
+NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
@@ -136,7 +138,7 @@ class RawClient:
         return found
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> Topic:
-        """Makes a topic without replicas."""
+        """Makes a topic of one replica, and waits until each of its partitions serves."""
         wanted = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -146,7 +148,22 @@ class RawClient:
         )
         (made,) = self.ask(CreateTopicsRequest(topics=[wanted]), CreateTopicsResponse).topics
         _check(made.error_code, made.error_message)
-        return Topic(name, made.topic_id)
+        topic = Topic(name, made.topic_id)
+        deadline = time.monotonic() + TIMEOUT_S
+        for partition in range(partitions):
+            while not self._serves(topic, partition):
+                assert time.monotonic() < deadline, f"partition {partition} of {name} does not come up"
+                time.sleep(0.01)
+        return topic
+
+    def _serves(self, topic: Topic, partition: int) -> bool:
+        try:
+            self.fetch(topic, partition, 0)
+        except Refused as refused:
+            if refused.code not in NOT_YET:
+                raise
+            return False
+        return True
 
     def produce(
         self, topic: Topic, partition: int, batch: bytes | bytearray, version: int | None = None

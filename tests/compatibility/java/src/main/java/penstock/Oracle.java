@@ -35,6 +35,12 @@ public final class Oracle {
         commands.put("decode", Messages::decode);
         commands.put("apis", Protocol::apis);
         commands.put("errors", Protocol::errors);
+        commands.put("read_batches", Batches::read);
+        commands.put("build_batch", Batches::build);
+        commands.put("build_marker", Batches::marker);
+        commands.put("produce", Clients::produce);
+        commands.put("transact", Clients::transact);
+        commands.put("consume", Clients::consume);
     }
 
     public static void main(String[] arguments) throws IOException {
