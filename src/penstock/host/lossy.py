@@ -19,9 +19,10 @@ from penstock.host.names import PendingNames
 from penstock.host.paths import trouble
 from penstock.host.pinned import PinnedFile
 from penstock.host.survivors import Node, Survivors
+from penstock.host.syncing import sync_in_turn
 from penstock.host.tree import Change, Directory, Tree, files_below
 from penstock.host.unsynced import Unsynced
-from penstock.model.ports import Buffer, Disk, FileMap, FileSlice
+from penstock.model.ports import Buffer, Disk, File, FileMap, FileSlice
 
 
 class LossyFile(PinnedFile):
@@ -256,6 +257,10 @@ class LossyDisk:
         """Removes a file; open files stay readable."""
         self._check()
         self._record(self._tree.unlink(path))
+
+    async def sync_many(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        """Syncs one file after the other."""
+        return await sync_in_turn(files)
 
     async def sync_dir(self, path: str) -> None:
         """Makes durable the names in the directory, but not the name of the directory itself."""

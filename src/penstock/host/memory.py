@@ -5,13 +5,14 @@ unless a `delay` is given, which is awaited with the operation and the path.
 """
 
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from penstock.host.paths import trouble
 from penstock.host.pinned import PinnedFile
+from penstock.host.syncing import sync_in_turn
 from penstock.host.tree import Directory, Tree, files_below
-from penstock.model.ports import Buffer, FileSlice
+from penstock.model.ports import Buffer, File, FileSlice
 
 Delay: TypeAlias = Callable[[str, str], Awaitable[None]]
 
@@ -140,6 +141,10 @@ class MemoryDisk:
     def unlink(self, path: str) -> None:
         """Removes a file; open files stay readable."""
         self._tree.unlink(path)
+
+    async def sync_many(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        """Syncs one file after the other."""
+        return await sync_in_turn(files)
 
     async def sync_dir(self, path: str) -> None:
         """Nothing to do."""

@@ -260,3 +260,39 @@ class UnsupportedCompression(ProtocolError):
     """A record batch compressed by a codec that is not known."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class OutOfOrderSequence(ProtocolError):
+    """A batch whose sequence does not follow what the producer sent before."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class StaleProducerEpoch(ProtocolError):
+    """A batch from a producer that a newer one with the same id has replaced."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class InvalidTransactionState(ProtocolError):
+    """A batch that does not fit the producer's transaction, such as a plain one inside it."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class StaleCoordinatorEpoch(ProtocolError):
+    """A transaction marker from a coordinator that another one has replaced."""
+
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class OffsetOutOfRange(ProtocolError):
+    """An offset that lies before the start or behind the end of the log."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class StorageError(ProtocolError):
+    """The log is offline or its disk is full; `str` says why and what to do."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -129,6 +129,9 @@ class Disk(Protocol):
     def unlink(self, path: str) -> None:
         """Removes a file; open files stay readable."""
 
+    async def sync_many(self, files: Sequence[File]) -> "Sequence[OSError | None]":
+        """Syncs files side by side; for each, what went wrong. A failed one must never be synced again."""
+
     async def sync_dir(self, path: str) -> None:
         """Returns when the names in the directory are on stable storage."""
 

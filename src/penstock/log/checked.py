@@ -1,0 +1,106 @@
+"""Small files that are replaced as a whole and carry their own checksums.
+
+The content is JSON, for people with a problem at night, and is kept twice, each copy behind a line with its length and
+checksum: one damaged bit is noticed *and* survived. A file appears under its name only when it is whole: written aside,
+synced, renamed, directory synced.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from crc32c import crc32c
+
+from penstock.model.ports import Disk
+
+_MARK = "penstock"
+
+
+class Damaged(Exception):
+    """Stored bytes are not what was written. The message names the file and what is wrong."""
+
+
+class NewerFormat(Exception):
+    """A file was written by a later version of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a checked file said, and whether one of its copies is damaged."""
+
+    value: Any
+    damage: str | None
+
+
+def encode(kind: str, version: int, value: Any) -> bytes:
+    """The file's bytes."""
+    body = json.dumps(value, separators=(",", ":")).encode()
+    copy = f"{_MARK} {kind} {version} {len(body)} {crc32c(body):08x}\n".encode() + body + b"\n"
+    return copy + copy
+
+
+def decode(kind: str, version: int, data: bytes, path: str) -> Checked:
+    """The value; Damaged when neither copy is whole, NewerFormat when a later program wrote it."""
+    half = len(data) // 2
+    found: Checked | None = None
+    trouble = ""
+    for copy in (data[:half], data[half:]):
+        try:
+            value = _decode_copy(kind, version, copy)
+        except ValueError as error:
+            trouble = f"{path}: {error}"
+            continue
+        found = found or Checked(value, None)
+    if found is None:
+        raise Damaged(trouble or f"{path}: empty")
+    if trouble or len(data) % 2:
+        return Checked(found.value, trouble or f"{path}: odd length")
+    return found
+
+
+def _decode_copy(kind: str, version: int, copy: bytes) -> Any:
+    line, newline, rest = copy.partition(b"\n")
+    words = line.split(b" ")
+    if not newline or len(words) != 5 or words[0] != _MARK.encode() or words[1] != kind.encode():
+        raise ValueError(f"is not a file of kind {kind!r}")
+    try:
+        found_version, length, checksum = int(words[2]), int(words[3]), int(words[4], 16)
+    except ValueError:
+        raise ValueError("has a damaged first line") from None
+    body, end = rest[:-1], rest[-1:]
+    if length != len(body) or end != b"\n" or crc32c(body) != checksum or words[4] != b"%08x" % checksum:
+        raise ValueError("does not match its checksum")
+    if found_version > version:
+        raise NewerFormat(
+            f"was written by a newer Penstock (format {found_version}, this program reads up to {version}): "
+            "upgrade the program, or restore the directory from a backup made before the upgrade"
+        )
+    return json.loads(body)
+
+
+def read(disk: Disk, path: str, kind: str, version: int) -> Checked:
+    """What the file says."""
+    file = disk.open(path)
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    try:
+        return decode(kind, version, data, path)
+    except NewerFormat as error:
+        raise NewerFormat(f"{path} {error}") from None
+
+
+async def replace(disk: Disk, path: str, kind: str, version: int, value: Any) -> None:
+    """Puts a new value in place; whoever reads finds the old one or the new one."""
+    aside = path + ".new"
+    data = encode(kind, version, value)
+    file = disk.open(aside, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, data)
+        await file.sync()
+    finally:
+        file.close()
+    disk.rename(aside, path)
+    await disk.sync_dir(path.rpartition("/")[0])

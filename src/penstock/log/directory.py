@@ -1,0 +1,285 @@
+"""A data directory: its identity, its logs, the ledger, group commit, and the clean-shutdown marker.
+
+The directory says whose it is (cluster, node, its own id) and in which format it is written; a newer format is refused.
+The marker is removed, durably, before anything else is touched: a crash during recovery is never taken for a clean
+shutdown (R30).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.log import checked, manifest, truncation, upkeep
+from penstock.log.ledger import LEDGER_BYTES, Ledger
+from penstock.log.log import MANIFEST_VERSION, SNAPSHOT_VERSION, Identity, Log, SyncTicket
+from penstock.log.pool import FILES_OPEN_MAX, MAPS_OPEN_MAX, Pool
+from penstock.log.producers import ProducerStates
+from penstock.log.recovery import Findings, create_log, open_log
+from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
+from penstock.model.ports import Disk, Entropy
+
+FORMAT_VERSION = 1
+IDENTITY = "directory"
+CLEAN = "clean"
+LOGS = "logs"
+GONE = ".gone"
+
+
+class WrongDirectory(Exception):
+    """The directory belongs to another cluster or node."""
+
+
+class DataDirectory:
+    """The logs of one disk. Made by `open_directory`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        identity: dict[str, Any],
+        *,
+        ledger_bytes: int = LEDGER_BYTES,
+        files_open_max: int = FILES_OPEN_MAX,
+        maps_open_max: int = MAPS_OPEN_MAX,
+    ) -> None:
+        self.disk = disk
+        self.identity = identity
+        self.pool = Pool(disk, files_open_max, maps_open_max)
+        self.ledger = Ledger(disk, ledger_bytes)
+        self.logs: dict[str, Log] = {}
+        self.findings = Findings()
+        self.offline_reason: str | None = None
+        self._dirty: dict[int, Log] = {}
+        self._next_number = 1
+        self.on_dirty: Callable[[], None] = _nobody_waits
+        """Called when the first log becomes dirty after a round: whoever runs rounds wakes up."""
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a round of group commit has work."""
+        return bool(self._dirty)
+
+    # --- logs -----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, topic: str, topic_id: str, partition: int, settings: LogSettings = DEFAULT_SETTINGS, start: int = 0
+    ) -> Log:
+        """A new log."""
+        name = f"{topic}-{partition}"
+        if name in self.logs:
+            raise ValueError(f"there is a log {name} already")
+        identity = Identity(self._next_number, topic, topic_id, partition)
+        self._next_number += 1
+        log = await create_log(self.pool, f"{LOGS}/{name}", identity, settings, self._note_dirty, start)
+        self.logs[name] = log
+        return log
+
+    async def delete(self, log: Log) -> None:
+        """Removes a log for good."""
+        name = log.path.rpartition("/")[2]
+        del self.logs[name]
+        self._dirty.pop(log.identity.number, None)
+        log.take_offline("deleted")
+        upkeep.close_files(log)
+        aside = f"{LOGS}/{name}.{log.identity.number}{GONE}"
+        self.disk.rename(log.path, aside)
+        await self.disk.sync_dir(LOGS)
+        self.ledger.forget(log.identity.number)
+        self._remove_tree(aside)
+
+    def _remove_tree(self, path: str) -> None:
+        for name in self.disk.list(path):
+            self.disk.unlink(f"{path}/{name}")
+        self.disk.remove_dir(path)
+
+    async def truncate(self, log: Log, end_offset: int, *, now_ms: int) -> None:
+        """Cuts a log's end off."""
+        await truncation.truncate(log, self.disk, self.ledger, end_offset, now_ms=now_ms)
+
+    async def begin_epoch(self, log: Log, epoch: int) -> None:
+        """Notes durably that a leader epoch begins at the log's end, before anything is written in it (R03)."""
+        if log.epochs.begin(epoch, log.written_end):
+            await manifest.write(log, self.disk, log.settled_segments)
+
+    def _note_dirty(self, log: Log) -> None:
+        is_first = not self._dirty
+        self._dirty[log.identity.number] = log
+        if is_first:
+            self.on_dirty()
+
+    # --- group commit ---------------------------------------------------------------------------------------------
+
+    async def commit(self) -> int:
+        """One round: everything written so far becomes durable. The number of logs that it covered.
+
+        Whoever runs rounds runs one at a time; what is appended meanwhile belongs to the next.
+        """
+        dirty, self._dirty = self._dirty, {}
+        tickets = [ticket for log in dirty.values() if (ticket := log.begin_sync()) is not None]
+        if not tickets:
+            return 0
+        synced = await self._sync_data(tickets)
+        good = [ticket for ticket in synced if ticket.cuts == ticket.log.cuts]
+        if good:
+            try:
+                await self.ledger.record([ticket.entry for ticket in good])
+            except OSError as error:
+                self._take_offline(f"the ledger could not be written: {error}")
+                for ticket in synced:
+                    ticket.log.fail_sync(ticket, error)
+                return 0
+        for ticket in synced:
+            ticket.log.finish_sync(ticket)
+        return len(synced)
+
+    async def _sync_data(self, tickets: list[SyncTicket]) -> list[SyncTicket]:
+        files = [file for ticket in tickets for file in ticket.files]
+        outcomes = iter(await self.disk.sync_many(files))
+        good: list[SyncTicket] = []
+        for ticket in tickets:
+            errors = [error for _ in ticket.files if (error := next(outcomes)) is not None]
+            try:
+                if not errors and ticket.has_new_names:
+                    await self.disk.sync_dir(ticket.log.path)
+            except OSError as error:
+                errors.append(error)
+            if errors:
+                ticket.log.fail_sync(ticket, errors[0])
+            else:
+                good.append(ticket)
+        return good
+
+    def _take_offline(self, reason: str) -> None:
+        self.offline_reason = self.offline_reason or reason
+        for log in self.logs.values():
+            log.take_offline(reason)
+
+    async def settle(self) -> None:
+        """Seals what can be sealed in every log."""
+        for log in list(self.logs.values()):
+            await upkeep.settle(log, self.disk)
+
+    # --- closing --------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs."""
+        await self.commit()
+        online = [log for log in self.logs.values() if log.offline_reason is None]
+        staged = [self._stage_clean(log) for log in online]
+        await self.disk.sync_all()
+        for path in staged:
+            self.disk.rename(path + ".new", path)
+        await self.disk.sync_all()
+        self.ledger.entries |= {log.identity.number: log.ledger_entry() for log in online}
+        await self.ledger.take_turn()
+        if len(online) == len(self.logs) and self.offline_reason is None:
+            await checked.replace(self.disk, CLEAN, CLEAN, FORMAT_VERSION, {"logs": len(self.logs)})
+        self.ledger.close()
+        self.pool.close()
+
+    def _stage_clean(self, log: Log) -> str:
+        """Writes a log's indexes, producer state and manifest aside, not synced yet."""
+        for segment in log.segments[log.settled_segments :]:
+            content = log.index_in_memory(segment).sealed()
+            log.forget_files(segment, "index")
+            self._write_whole(log.path_of(segment, "index"), content)
+        rows = log.producers.to_list()
+        has_any = ProducerStates.has_content(rows)
+        end = log.written_end
+        log.snapshots = [*((at, any_) for at, any_ in log.snapshots if at != end), (end, has_any)]
+        if has_any:
+            content = checked.encode("producers", SNAPSHOT_VERSION, rows)
+            self._write_whole(log.snapshot_path(end), content)
+        value = manifest.describe(log, len(log.segments) - 1, is_clean=True)
+        path = manifest.path_of(log.path)
+        self._write_whole(path + ".new", checked.encode(manifest.KIND, MANIFEST_VERSION, value))
+        return path
+
+    def _write_whole(self, path: str, content: bytes) -> None:
+        file = self.disk.open(path, create=True)
+        file.truncate(0)
+        file.write(0, content)
+        file.close()
+
+
+def _nobody_waits() -> None:
+    return None
+
+
+async def open_directory(
+    disk: Disk,
+    *,
+    cluster_id: str,
+    node_id: int,
+    entropy: Entropy,
+    now_ms: int,
+    settings_for: Callable[[str, int], LogSettings] = lambda _topic, _partition: DEFAULT_SETTINGS,
+    ledger_bytes: int = LEDGER_BYTES,
+    files_open_max: int = FILES_OPEN_MAX,
+    maps_open_max: int = MAPS_OPEN_MAX,
+) -> DataDirectory:
+    """Opens the directory and every log in it, or makes a new one. `findings` says what was come across."""
+    identity = await _identify(disk, cluster_id, node_id, entropy)
+    directory = DataDirectory(
+        disk, identity, ledger_bytes=ledger_bytes, files_open_max=files_open_max, maps_open_max=maps_open_max
+    )
+    findings = directory.findings
+    is_clean = await _take_marker(disk, findings)
+    directory.ledger.load()
+    findings.damage += directory.ledger.damage
+    for name in disk.list(LOGS):
+        if name.endswith(GONE):
+            directory._remove_tree(f"{LOGS}/{name}")
+            continue
+        if not disk.exists(manifest.path_of(f"{LOGS}/{name}")):
+            directory._remove_tree(f"{LOGS}/{name}")  # its creation was never finished
+            continue
+        topic, _, partition = name.rpartition("-")
+        directory.logs[name] = log = await open_log(
+            directory.pool,
+            f"{LOGS}/{name}",
+            settings_for(topic, int(partition)),
+            directory._note_dirty,
+            ledger=directory.ledger.entries,
+            is_clean=is_clean,
+            now_ms=now_ms,
+            findings=findings,
+        )
+        directory._next_number = max(directory._next_number, log.identity.number + 1)
+    directory._next_number = max([directory._next_number, *(n + 1 for n in directory.ledger.entries)])
+    entries = directory.ledger.entries
+    directory.ledger.entries = {
+        log.identity.number: log.ledger_entry() if log.offline_reason is None else entries[log.identity.number]
+        for log in directory.logs.values()
+        if log.offline_reason is None or log.identity.number in entries
+    }
+    await directory.ledger.take_turn()
+    return directory
+
+
+async def _identify(disk: Disk, cluster_id: str, node_id: int, entropy: Entropy) -> dict[str, Any]:
+    if not disk.exists(IDENTITY):
+        identity = {"cluster_id": cluster_id, "node_id": node_id, "directory_id": entropy.token(16).hex()}
+        disk.make_dir(LOGS)
+        await checked.replace(disk, IDENTITY, IDENTITY, FORMAT_VERSION, identity)
+    found: dict[str, Any] = checked.read(disk, IDENTITY, IDENTITY, FORMAT_VERSION).value
+    for key, mine in (("cluster_id", cluster_id), ("node_id", node_id)):
+        if found[key] != mine:
+            raise WrongDirectory(
+                f"this data directory belongs to {key.replace('_', ' ')} {found[key]!r}, not {mine!r}: "
+                "point the node at its own directory, or at an empty one"
+            )
+    return found
+
+
+async def _take_marker(disk: Disk, findings: Findings) -> bool:
+    """Whether the last shutdown was clean. The marker is gone for good when this returns."""
+    if not disk.exists(CLEAN):
+        return False
+    try:
+        checked.read(disk, CLEAN, CLEAN, FORMAT_VERSION)
+        is_clean = True
+    except checked.Damaged as error:
+        findings.damage.append(str(error))
+        is_clean = False
+    disk.unlink(CLEAN)
+    await disk.sync_dir("")
+    return is_clean

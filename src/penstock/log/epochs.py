@@ -1,0 +1,86 @@
+"""The history of leader epochs in one log: which epoch began at which offset.
+
+Two logs that agree on an epoch agree on everything before its end; that is how a follower finds where it has
+diverged (KIP-101, KIP-279). Epochs and start offsets both rise strictly.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class EpochStart(NamedTuple):
+    """An epoch and the first offset written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochHistory:
+    """Epochs in rising order."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: list[EpochStart] | None = None) -> None:
+        self._entries: list[EpochStart] = entries or []
+
+    def __iter__(self) -> Iterator[EpochStart]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EpochHistory) and other._entries == self._entries
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"EpochHistory({[tuple(e) for e in self._entries]})"
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 if there is none."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    def begin(self, epoch: int, start_offset: int) -> bool:
+        """Notes that `epoch` begins at `start_offset`; True if that was news. An epoch that wrote nothing gives way."""
+        if epoch <= self.latest:
+            return False
+        while self._entries and self._entries[-1].start_offset >= start_offset:
+            self._entries.pop()
+        self._entries.append(EpochStart(epoch, start_offset))
+        return True
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which this offset was (or would be) written, -1 before the first."""
+        at = bisect_right(self._entries, offset, key=lambda e: e.start_offset) - 1
+        return self._entries[at].epoch if at >= 0 else -1
+
+    def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """(largest epoch ≤ `epoch`, its end offset); (-1, -1) when this history cannot tell (KIP-279)."""
+        if not self._entries or epoch < 0:
+            return -1, -1
+        if epoch >= self.latest:
+            return (self.latest, log_end) if epoch == self.latest else (-1, -1)
+        at = bisect_right(self._entries, epoch, key=lambda e: e.epoch) - 1
+        if at < 0:
+            # Older than all we know: what follows began with our first epoch.
+            return epoch, self._entries[0].start_offset
+        return self._entries[at].epoch, self._entries[at + 1].start_offset
+
+    def cut_end(self, end_offset: int) -> None:
+        """Forgets epochs that began at or behind a new end."""
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+
+    def cut_start(self, start_offset: int) -> None:
+        """Forgets epochs that ended before a new start; the one that covers it begins there now."""
+        keep = bisect_right(self._entries, start_offset, key=lambda e: e.start_offset) - 1
+        if keep >= 0:
+            first = self._entries[keep]
+            self._entries[: keep + 1] = [EpochStart(first.epoch, max(first.start_offset, start_offset))]
+
+    def to_list(self) -> list[list[int]]:
+        """For the manifest."""
+        return [list(entry) for entry in self._entries]

@@ -1,0 +1,154 @@
+"""The ledger: how far each log of a data directory is known to be on stable storage.
+
+A round of group commit syncs the data files first, then appends one entry per log here and syncs the ledger; only then
+are its records acknowledged. So after a crash there are two kinds of bytes and no doubt between them: below its entry a
+log must be whole, and whatever is not is damage that is reported; above it nothing was promised and a torn tail is cut.
+An entry also carries a running checksum of what the batches' checksums do not cover (the first 21 bytes of each).
+
+Two files of fixed size take turns, so that a full disk cannot stop a promise from being written down.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from penstock.model.ports import Disk, File
+
+_ENTRY = Struct(">IIqIqIq")
+"""The turn of the file, then the fields of LedgerEntry."""
+_CRC = Struct(">I")
+ENTRY_BYTES = _ENTRY.size + _CRC.size
+
+LEDGER_BYTES = 4 * 1024 * 1024
+"""The size of each of the two files; larger if there are very many logs."""
+
+_BEGIN = 0xFFFFFFFF
+"""In place of a log's number: a file's first entry, whose end offset says how many entries were carried over."""
+
+
+class LedgerEntry(NamedTuple):
+    """One log's state on stable storage."""
+
+    log_number: int
+    segment_base: int
+    position: int
+    end_offset: int
+    header_sum: int
+    high_watermark: int
+
+
+class _Turn(NamedTuple):
+    """What one of the two files says."""
+
+    number: int
+    entries: dict[int, LedgerEntry]
+    bad_positions: list[int]
+
+
+class Ledger:
+    """The entries in force, and the file that receives the next ones."""
+
+    def __init__(self, disk: Disk, size_bytes: int = LEDGER_BYTES) -> None:
+        self._disk = disk
+        self._size_bytes = size_bytes
+        self._file: File | None = None
+        self._end = 0
+        self._turn = 0
+        self.entries: dict[int, LedgerEntry] = {}
+        self.damage: list[str] = []
+
+    @staticmethod
+    def path_of(turn: int) -> str:
+        """The file whose turn it is."""
+        return f"ledger-{turn % 2}"
+
+    def load(self) -> None:
+        """Reads the newer of the two files that is whole. A torn end is normal; a bad entry before good ones is not."""
+        turns = [turn for turn in (self._read(self.path_of(0)), self._read(self.path_of(1))) if turn is not None]
+        if not turns:
+            return
+        newest = max(turns)
+        self._turn = newest.number
+        self.entries = newest.entries
+        path = self.path_of(newest.number)
+        self.damage = [f"{path}: the entry at position {position} is damaged" for position in newest.bad_positions]
+
+    def _read(self, path: str) -> _Turn | None:
+        if not self._disk.exists(path):
+            return None
+        file = self._disk.open(path)
+        data = file.read(0, file.size())
+        file.close()
+        number, carried = -1, 0
+        entries: dict[int, LedgerEntry] = {}
+        bad: list[int] = []
+        suspects: list[int] = []
+        for position in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+            turn, *fields = _ENTRY.unpack_from(data, position)
+            is_whole = _CRC.unpack_from(data, position + _ENTRY.size)[0] == crc32c(
+                data[position : position + _ENTRY.size]
+            )
+            if position == 0:
+                if not is_whole or fields[0] != _BEGIN:
+                    return None
+                number, carried = turn, fields[3]
+            elif is_whole and turn == number:
+                bad, suspects = bad + suspects, []
+                entries[fields[0]] = LedgerEntry(*fields)
+            elif position <= carried * ENTRY_BYTES:
+                return None
+            elif is_whole and turn < number:
+                break  # left over from an earlier turn: this one has not come so far
+            else:
+                suspects.append(position)
+        return _Turn(number, entries, bad) if len(data) >= ENTRY_BYTES else None
+
+    async def take_turn(self) -> None:
+        """Goes on in the other file, with the entries in force; the old one stays valid until the new one is whole."""
+        self.close()
+        self._turn += 1
+        path = self.path_of(self._turn)
+        begin = LedgerEntry(_BEGIN, 0, 0, len(self.entries), 0, 0)
+        data = self._encode([begin, *self.entries.values()])
+        size_bytes = max(self._size_bytes, 4 * len(data))
+        is_new = not self._disk.exists(path)
+        file = self._disk.open(path, create=True)
+        if file.size() < size_bytes:
+            file.write(file.size(), bytes(size_bytes - file.size()))
+        file.write(0, data)
+        await file.sync()
+        if is_new:
+            await self._disk.sync_dir("")
+        self._file, self._end = file, len(data)
+        self._size_bytes = max(self._size_bytes, file.size())
+
+    async def record(self, entries: list[LedgerEntry]) -> None:
+        """Returns when the entries are on stable storage."""
+        for entry in entries:
+            self.entries[entry.log_number] = entry
+        if self._file is None or self._end + len(entries) * ENTRY_BYTES > self._size_bytes:
+            await self.take_turn()
+            return
+        data = self._encode(entries)
+        position, self._end = self._end, self._end + len(data)
+        self._file.write(position, data)
+        await self._file.sync()
+
+    def _encode(self, entries: list[LedgerEntry]) -> bytes:
+        out = bytearray()
+        for entry in entries:
+            body = _ENTRY.pack(self._turn, *entry)
+            out += body
+            out += _CRC.pack(crc32c(body))
+        return bytes(out)
+
+    def forget(self, log_number: int) -> None:
+        """A log is gone; its entry is not carried over."""
+        self.entries.pop(log_number, None)
+
+    def close(self) -> None:
+        """Gives the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

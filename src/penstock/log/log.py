@@ -1,0 +1,482 @@
+"""One partition's log: append, read as a file slice, truncate, roll, delete from the front.
+
+Offsets rise and are never given twice. `written_end` is what this process has written, `durable_end` what a power cut
+cannot take. Calls here touch only the page cache; what must reach the disk is awaited elsewhere (`upkeep`,
+`truncation`, `directory`). After a failed write or sync the log is offline and stays so: what the disk then holds is
+not known, and trying again would hide it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from errno import EDQUOT, ENOSPC
+from typing import NamedTuple, NoReturn
+
+from penstock.log import checked
+from penstock.log.epochs import EpochHistory
+from penstock.log.index import AbortedTransaction, ActiveIndex, SealedIndex
+from penstock.log.ledger import LedgerEntry
+from penstock.log.pool import Pool
+from penstock.log.producers import ProducerStates
+from penstock.log.segment import NO_TIMESTAMP, Segment, scan_batches, scan_headers
+from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, Durability, LogSettings
+from penstock.model.errors import CorruptBatch, InvalidBatch, OffsetOutOfRange, StorageError
+from penstock.model.limits import DEFAULT_LIMITS
+from penstock.model.ports import File, FileSlice
+from penstock.records.check import DEFAULT_RULES, Rules, check_batch
+from penstock.records.header import BatchView, TimestampType, batches, patch, stamp_log_append_time
+from penstock.records.rows import rows
+
+MANIFEST_VERSION = 1
+SNAPSHOT_VERSION = 1
+SNAPSHOTS_KEPT = 3
+
+
+class Identity(NamedTuple):
+    """Whose log this is."""
+
+    number: int
+    """Names the log in the ledger; never used twice in a data directory."""
+    topic: str
+    topic_id: str
+    partition: int
+
+
+class Appended(NamedTuple):
+    """Where a batch went, or where the batch lies that it repeats."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    is_duplicate: bool
+
+
+class TimedOffset(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+class SyncTicket(NamedTuple):
+    """What must be synced, and what may be promised once it is."""
+
+    log: "Log"
+    files: list[File]
+    has_new_names: bool
+    entry: LedgerEntry
+    cuts: int
+
+
+class Log:
+    """One partition on disk. Made by `recovery.create_log` and `recovery.open_log`."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        path: str,
+        identity: Identity,
+        settings: LogSettings,
+        segments: list[Segment],
+        start_offset: int,
+        on_dirty: Callable[["Log"], None],
+    ) -> None:
+        self._pool = pool
+        self.path = path
+        self.identity = identity
+        self.settings = settings
+        self.segments = segments
+        self.start_offset = start_offset
+        self.written_end = segments[-1].end_offset
+        self.high_watermark = start_offset
+        self.epochs = EpochHistory()
+        self.producers = ProducerStates()
+        self.offline_reason: str | None = None
+        self.synced_end = self.written_end
+        self.snapshots: list[tuple[int, bool]] = []
+        """Offsets at which producer state was kept, and whether there was any."""
+        self.settled_segments = len(segments) - 1
+        """How many sealed segments the manifest lists; those after them would be scanned after a crash."""
+        self._unsynced: dict[int, Segment] = {}
+        self._has_new_names = False
+        self.pending_snapshots: list[tuple[int, list[object]]] = []
+        """Producer state at the start of segments that are not sealed yet."""
+        self.cuts = 0
+        """How often the end was cut off; a sync that began before a cut promises nothing."""
+        self._on_dirty = on_dirty
+
+    def __repr__(self) -> str:
+        return f"<log {self.path}: offsets {self.start_offset} to {self.written_end}>"
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def durable_end(self) -> int:
+        """The end of what counts as durable under the log's setting."""
+        return self.synced_end if self.settings.durability is Durability.FSYNC else self.written_end
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what read_committed readers may see: no transaction before it is undecided."""
+        unstable = self.producers.first_unstable(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is written."""
+        return self.segments[-1]
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Moves the high watermark forward; never back, never past the end."""
+        self.high_watermark = max(self.high_watermark, min(offset, self.written_end))
+
+    def path_of(self, segment: Segment, ending: str) -> str:
+        """Where a file of a segment lies."""
+        return f"{self.path}/{segment.name}.{ending}"
+
+    def take_offline(self, reason: str) -> None:
+        """No more appends and syncs. The first reason is kept."""
+        if self.offline_reason is None:
+            self.offline_reason = reason
+
+    def _require_online(self) -> None:
+        if self.offline_reason is not None:
+            raise StorageError(f"{self.path} is offline: {self.offline_reason}")
+
+    # --- appending ------------------------------------------------------------------------------------------------
+
+    def append(
+        self, data: bytearray | memoryview, *, leader_epoch: int, now_ms: int, rules: Rules = DEFAULT_RULES
+    ) -> Appended:
+        """Checks one batch, gives it the next offset and writes it. Changes base offset and epoch in `data`."""
+        if self.offline_reason is not None:
+            self._require_online()
+        batch = check_batch(data, rules, now_ms)
+        if batch.producer_id >= 0:
+            if batch.is_control:
+                self.producers.check_marker(batch)
+            elif (seen := self.producers.check(batch)) is not None:
+                return Appended(seen.base_offset, seen.last_offset, seen.timestamp_ms, is_duplicate=True)
+        append_time_ms = -1
+        if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_log_append_time(data, now_ms)
+            batch = BatchView(data)
+            append_time_ms = now_ms
+        base_offset = self.written_end
+        patch(data, base_offset, leader_epoch)
+        batch.base_offset = base_offset
+        batch.leader_epoch = leader_epoch
+        self._write(batch, data, now_ms)
+        return Appended(base_offset, batch.last_offset, append_time_ms, is_duplicate=False)
+
+    def append_replicated(self, data: memoryview, *, now_ms: int) -> int:
+        """Writes batches as their leader has them, offsets and epochs included; the new end. Gaps are allowed."""
+        self._require_online()
+        for batch in batches(data):
+            if batch.base_offset < self.written_end:
+                raise InvalidBatch(f"a replicated batch starts at {batch.base_offset}, before {self.written_end}")
+            if batch.leader_epoch < self.epochs.latest:
+                raise InvalidBatch(f"a replicated batch has epoch {batch.leader_epoch} after {self.epochs.latest}")
+            if not batch.is_intact:
+                raise CorruptBatch(f"the checksum of the replicated batch at {batch.base_offset} does not fit")
+            self._write(batch, batch.whole, now_ms)
+        return self.written_end
+
+    def _write(self, batch: BatchView, data: bytearray | memoryview, now_ms: int) -> None:
+        segment = self.segments[-1]
+        if segment.size_bytes and self._must_roll(segment, batch):
+            segment = self._roll(batch.base_offset)
+        position = segment.size_bytes
+        file = self._pool.file(self.path_of(segment, "log"))
+        try:
+            file.write(position, data)
+        except OSError as error:
+            self._write_failed(error, file, position)
+        # From here on the batch is in the log: nothing below may fail before the end has moved (R20).
+        segment.take(batch, data)
+        self.written_end = segment.end_offset
+        index = segment.index if segment.index is not None else self.index_in_memory(segment)
+        if position - (index.positions[-1] if index.positions else 0) >= self.settings.index_interval_bytes:
+            index.add(batch.base_offset - segment.base_offset, position, segment.max_timestamp_ms)
+        if batch.leader_epoch > self.epochs.latest:
+            self.epochs.begin(batch.leader_epoch, batch.base_offset)
+        if batch.producer_id >= 0:
+            aborted = self.producers.apply(batch, now_ms, self.last_stable_offset)
+            if aborted is not None:
+                index.aborted.append(aborted)
+        if segment.base_offset not in self._unsynced:
+            self._unsynced[segment.base_offset] = segment
+            self._on_dirty(self)
+
+    def _write_failed(self, error: OSError, file: File, position: int) -> NoReturn:
+        if error.errno in (ENOSPC, EDQUOT):
+            try:
+                file.truncate(position)
+            except OSError:
+                pass
+            else:
+                raise StorageError(f"{self.path}: the disk is full; free space and send again") from error
+        self.take_offline(f"a write failed: {error}")
+        raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
+
+    def _must_roll(self, segment: Segment, batch: BatchView) -> bool:
+        settings = self.settings
+        return (
+            segment.size_bytes + batch.size_bytes > min(settings.segment_bytes, SEGMENT_BYTES_MAX)
+            or batch.last_offset - segment.base_offset > SEGMENT_OFFSETS_MAX
+            or (
+                segment.first_timestamp_ms != NO_TIMESTAMP
+                and batch.max_timestamp_ms - segment.first_timestamp_ms > settings.segment_ms
+            )
+        )
+
+    def _roll(self, base_offset: int) -> Segment:
+        """Starts a new segment. The old one is sealed when `settle` finds the time."""
+        self.index_in_memory(self.active)
+        segment = Segment(base_offset)
+        segment.index = ActiveIndex()
+        try:
+            file = self._pool.file(self.path_of(segment, "log"), create=True)
+            file.truncate(0)
+        except OSError as error:
+            self.take_offline(f"a new segment could not be made: {error}")
+            raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
+        self.pending_snapshots.append((base_offset, self.producers.to_list()))
+        self._has_new_names = True
+        self.segments.append(segment)
+        return segment
+
+    def roll(self) -> None:
+        """Starts a new segment now, if the active one has records."""
+        self._require_online()
+        if self.active.size_bytes:
+            self._roll(self.written_end)
+            self._on_dirty(self)
+
+    # --- becoming durable -----------------------------------------------------------------------------------------
+
+    def begin_sync(self) -> SyncTicket | None:
+        """What must be synced so that everything written so far is durable; None when there is nothing to do."""
+        if self.offline_reason is not None or not (self._unsynced or self._has_new_names):
+            return None
+        files = [self._pool.file(self.path_of(segment, "log")) for segment in self._unsynced.values()]
+        for file in files:
+            file.pin()
+        ticket = SyncTicket(self, files, self._has_new_names, self.ledger_entry(), self.cuts)
+        self._unsynced = {}
+        self._has_new_names = False
+        return ticket
+
+    def ledger_entry(self) -> LedgerEntry:
+        """What the ledger is to say once everything written so far is synced."""
+        segment = self.active
+        return LedgerEntry(
+            self.identity.number,
+            segment.base_offset,
+            segment.size_bytes,
+            self.written_end,
+            segment.header_sum,
+            self.high_watermark,
+        )
+
+    def finish_sync(self, ticket: SyncTicket) -> None:
+        """The ticket's files and its ledger entry are on stable storage."""
+        for file in ticket.files:
+            file.unpin()
+        if self.offline_reason is None and ticket.cuts == self.cuts:
+            self.synced_end = max(self.synced_end, ticket.entry.end_offset)
+
+    def fail_sync(self, ticket: SyncTicket, error: OSError) -> None:
+        """A sync failed: nothing that it covered may be promised, now or later (R20, fsyncgate)."""
+        for file in ticket.files:
+            file.unpin()
+        self.take_offline(f"a sync failed: {error}")
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, bytes_max: int, *, limit: int, at_least_one: bool = True) -> FileSlice | None:
+        """Batches from the one that holds `offset` on, none of them at or behind `limit`.
+
+        The first batch is whole even if it is larger than `bytes_max` (KIP-74), unless `at_least_one` is off. Sizes and
+        limit are looked at once, so that what is appended meanwhile cannot slip in (R17, R18).
+        """
+        if not self.start_offset <= offset <= self.written_end:
+            raise OffsetOutOfRange(f"offset {offset} is not within {self.start_offset} to {self.written_end}")
+        limit = min(limit, self.written_end)
+        if offset >= limit:
+            return None
+        at = self._segment_at(offset)
+        while at < len(self.segments):
+            segment = self.segments[at]
+            size_bytes, end_offset = segment.size_bytes, segment.end_offset
+            found = self._find(segment, offset, size_bytes)
+            if found is None:  # the offset lies in a gap at the segment's end
+                at += 1
+                continue
+            position, first_bytes = found
+            end = size_bytes
+            if end_offset > limit:
+                cut = self._find(segment, limit, size_bytes)
+                end = size_bytes if cut is None else cut[0]
+            if end <= position or (first_bytes > bytes_max and not at_least_one):
+                return None
+            return FileSlice(
+                self._pool.file(self.path_of(segment, "log")),
+                position,
+                min(end - position, max(bytes_max, first_bytes)),
+            )
+        return None
+
+    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that a read_committed reader of this range must know of."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments[self._segment_at(offset) :]:
+            for transaction in self._index_of(segment).aborted:
+                if transaction.last_offset >= offset and transaction.first_offset < end_offset:
+                    found.append(transaction)
+                if transaction.last_stable_offset >= end_offset:
+                    return found
+        return found
+
+    def offset_for_time(self, timestamp_ms: int, *, limit: int) -> TimedOffset | None:
+        """The first record below `limit` with at least this timestamp (R29: never one that is not stable yet)."""
+        for segment in self.segments[self._segment_at(self.start_offset) :]:
+            if segment.max_timestamp_ms < timestamp_ms:
+                continue
+            file = self._pool.file(self.path_of(segment, "log"))
+            start = self._index_of(segment).position_for_time(timestamp_ms)
+            for position, batch in scan_headers(file, start, segment.size_bytes, self.settings.index_interval_bytes):
+                if batch.base_offset >= limit:
+                    return None
+                if batch.max_timestamp_ms < timestamp_ms or batch.last_offset < self.start_offset:
+                    continue
+                for record in rows(_load(file, position, batch), DEFAULT_LIMITS.batch_decompressed_bytes_max):
+                    if record.timestamp_ms >= timestamp_ms and self.start_offset <= record.offset < limit:
+                        return TimedOffset(record.timestamp_ms, record.offset, batch.leader_epoch)
+        return None
+
+    def offset_of_max_timestamp(self, *, limit: int) -> TimedOffset | None:
+        """The first record below `limit` with the highest timestamp of all."""
+        best: TimedOffset | None = None
+        for segment in self.segments[self._segment_at(self.start_offset) :]:
+            if segment.base_offset >= limit:
+                break
+            if best is not None and segment.max_timestamp_ms <= best.timestamp_ms:
+                continue
+            file = self._pool.file(self.path_of(segment, "log"))
+            for position, batch in scan_headers(file, 0, segment.size_bytes):
+                if batch.base_offset >= limit:
+                    break
+                if best is not None and batch.max_timestamp_ms <= best.timestamp_ms:
+                    continue
+                for record in rows(_load(file, position, batch), DEFAULT_LIMITS.batch_decompressed_bytes_max):
+                    is_higher = best is None or record.timestamp_ms > best.timestamp_ms
+                    if is_higher and self.start_offset <= record.offset < limit:
+                        best = TimedOffset(record.timestamp_ms, record.offset, batch.leader_epoch)
+        return best
+
+    def _segment_at(self, offset: int) -> int:
+        return max(0, bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1)
+
+    def _find(self, segment: Segment, offset: int, size_bytes: int) -> tuple[int, int] | None:
+        """(position, size) of the batch that holds the offset or is the first behind it."""
+        file = self._pool.file(self.path_of(segment, "log"))
+        start = self._index_of(segment).position_for_offset(max(0, offset - segment.base_offset))
+        for position, batch in scan_headers(file, start, size_bytes, self.settings.index_interval_bytes):
+            if batch.last_offset >= offset:
+                return position, batch.size_bytes
+        return None
+
+    # --- files and indexes ----------------------------------------------------------------------------------------
+
+    def _index_of(self, segment: Segment) -> ActiveIndex | SealedIndex:
+        if segment.index is not None:
+            return segment.index
+        if segment is self.segments[-1]:
+            return self.index_in_memory(segment)
+        path = self.path_of(segment, "index")
+        try:
+            return self._pool.index(path)
+        except (checked.Damaged, FileNotFoundError):
+            return self.index_in_memory(segment)
+
+    def index_in_memory(self, segment: Segment) -> ActiveIndex:
+        """The index in memory: from its file if that is whole, else from the segment itself."""
+        if segment.index is None:
+            try:
+                segment.index = ActiveIndex.load(self._pool.index(self.path_of(segment, "index")))
+            except (checked.Damaged, FileNotFoundError):
+                segment.index = self.rebuild_index(segment)
+        return segment.index
+
+    def rebuild_index(self, segment: Segment) -> ActiveIndex:
+        """Reads the segment's headers and makes its index anew."""
+        index = ActiveIndex()
+        if not segment.size_bytes:
+            return index
+        file = self._pool.file(self.path_of(segment, "log"))
+        max_timestamp_ms = NO_TIMESTAMP
+        states = self.producers_at(segment.base_offset, 0) if self._may_hold_aborts(segment) else None
+        for position, batch in scan_batches(file, 0, segment.size_bytes):
+            max_timestamp_ms = max(max_timestamp_ms, batch.max_timestamp_ms)
+            last = index.positions[-1] if index.positions else 0
+            if position - last >= self.settings.index_interval_bytes:
+                index.add(batch.base_offset - segment.base_offset, position, max_timestamp_ms)
+            if states is not None and batch.producer_id >= 0:
+                aborted = states.apply(batch, 0, states.first_unstable(batch.base_offset) or batch.base_offset)
+                if aborted is not None:
+                    index.aborted.append(aborted)
+        return index
+
+    def _may_hold_aborts(self, segment: Segment) -> bool:
+        file = self._pool.file(self.path_of(segment, "log"))
+        return any(batch.is_control for _, batch in scan_headers(file, 0, segment.size_bytes))
+
+    def producers_at(self, offset: int, now_ms: int) -> ProducerStates:
+        """Producer state as it was at an offset: the nearest whole snapshot before it, and a replay from there."""
+        states, start = ProducerStates(), self.segments[0].base_offset
+        for kept in sorted((at for at, _ in self.snapshots if at <= offset), reverse=True):
+            found = self.load_snapshot(kept)
+            if found is not None:
+                states, start = found, kept
+                break
+        for segment in self.segments[self._segment_at(start) :]:
+            if segment.base_offset >= offset:
+                break
+            file = self._pool.file(self.path_of(segment, "log"))
+            for _, batch in scan_batches(file, 0, segment.size_bytes):
+                if start <= batch.base_offset < offset and batch.producer_id >= 0:
+                    states.apply(batch, now_ms, states.first_unstable(batch.base_offset) or batch.base_offset)
+        return states
+
+    def load_snapshot(self, offset: int) -> ProducerStates | None:
+        """Producer state at a kept offset; None when it is missing or damaged."""
+        if (offset, False) in self.snapshots:
+            return ProducerStates()
+        try:
+            found = checked.read(self._pool.disk, self.snapshot_path(offset), "producers", SNAPSHOT_VERSION)
+        except (checked.Damaged, FileNotFoundError):
+            return None
+        return ProducerStates.from_list(found.value)
+
+    def forget_files(self, segment: Segment, ending: str) -> None:
+        """Closes what is open of a segment."""
+        self._pool.forget(self.path_of(segment, ending))
+
+    def forget_unsynced(self) -> None:
+        """Everything written so far was synced by other means."""
+        self._unsynced = {}
+        self._has_new_names = False
+
+    def snapshot_path(self, offset: int) -> str:
+        """Where producer state at an offset is kept."""
+        return f"{self.path}/{offset:020d}.producers"
+
+
+def _load(file: File, position: int, batch: BatchView) -> BatchView:
+    return BatchView(file.read(position, batch.size_bytes))

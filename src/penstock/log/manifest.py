@@ -1,0 +1,43 @@
+"""The manifest: which segments make up a log. Replacing it is the one atomic step by which segments come and go.
+
+Files that the manifest does not name, and that do not follow its active segment, are leftovers and are removed when the
+log is opened. Segments behind the active one are found by their names: a roll does not wait for a new manifest.
+"""
+
+from typing import Any
+
+from penstock.log import checked
+from penstock.log.log import MANIFEST_VERSION, Log
+from penstock.model.ports import Disk
+
+KIND = "manifest"
+
+
+def path_of(log_path: str) -> str:
+    """Where a log keeps its manifest."""
+    return f"{log_path}/manifest"
+
+
+def describe(log: Log, settled_segments: int, *, is_clean: bool) -> dict[str, Any]:
+    """What the manifest is to say. `is_clean` adds the active segment's state, so that nothing need be scanned."""
+    active = log.segments[settled_segments]
+    return {
+        "number": log.identity.number,
+        "topic": log.identity.topic,
+        "topic_id": log.identity.topic_id,
+        "partition": log.identity.partition,
+        "start": log.start_offset,
+        "sealed": [segment.to_list() for segment in log.segments[:settled_segments]],
+        "active": active.to_list() if is_clean else [active.base_offset, active.generation],
+        "epochs": log.epochs.to_list(),
+        "snapshots": [list(kept) for kept in log.snapshots],
+        "high_watermark": log.high_watermark,
+        "clean": is_clean,
+    }
+
+
+async def write(log: Log, disk: Disk, settled_segments: int) -> None:
+    """Puts the manifest in place, durably."""
+    value = describe(log, settled_segments, is_clean=False)
+    await checked.replace(disk, path_of(log.path), KIND, MANIFEST_VERSION, value)
+    log.settled_segments = settled_segments

@@ -1,0 +1,75 @@
+"""Open files and maps, bounded: the least recently used give way.
+
+Ten thousand logs have more segments than a process has descriptors. A file that gives way is opened again on its next
+use; if it was dirty, its sync goes through the new descriptor, which covers the whole file.
+"""
+
+from collections import OrderedDict
+
+from penstock.log.index import MappedIndex
+from penstock.model.ports import Disk, File
+
+FILES_OPEN_MAX = 4096
+MAPS_OPEN_MAX = 1024
+
+
+class Pool:
+    """The descriptors and maps of one data directory."""
+
+    def __init__(self, disk: Disk, files_open_max: int = FILES_OPEN_MAX, maps_open_max: int = MAPS_OPEN_MAX) -> None:
+        self.disk = disk
+        self.files_open_max = files_open_max
+        self.maps_open_max = maps_open_max
+        self._files: OrderedDict[str, File] = OrderedDict()
+        self._maps: OrderedDict[str, MappedIndex] = OrderedDict()
+
+    @property
+    def files_open(self) -> int:
+        """Descriptors held now."""
+        return len(self._files)
+
+    @property
+    def maps_open(self) -> int:
+        """Maps held now."""
+        return len(self._maps)
+
+    def file(self, path: str, *, create: bool = False) -> File:
+        """The open file; it may be closed by any later call unless it is pinned."""
+        file = self._files.get(path)
+        if file is not None:
+            self._files.move_to_end(path)
+            return file
+        while len(self._files) >= self.files_open_max:
+            self._files.popitem(last=False)[1].close()
+        file = self._files[path] = self.disk.open(path, create=create)
+        return file
+
+    def index(self, path: str) -> MappedIndex:
+        """The sealed index at a path; Damaged when it is not whole."""
+        found = self._maps.get(path)
+        if found is not None:
+            self._maps.move_to_end(path)
+            return found
+        file = self.disk.open(path)
+        try:
+            found = MappedIndex(file)
+        finally:
+            file.close()
+        while len(self._maps) >= self.maps_open_max:
+            self._maps.popitem(last=False)[1].close()
+        self._maps[path] = found
+        return found
+
+    def forget(self, path: str) -> None:
+        """Closes what is open at a path."""
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
+        found = self._maps.pop(path, None)
+        if found is not None:
+            found.close()
+
+    def close(self) -> None:
+        """Closes everything."""
+        for path in [*self._files, *self._maps]:
+            self.forget(path)

@@ -1,0 +1,254 @@
+"""Making and opening logs.
+
+After a clean shutdown the manifest says all there is to know and nothing is read. After a crash the sealed segments are
+taken as the manifest lists them and only what follows is scanned: below the ledger's entry every byte must be as it
+was written, and what is not is reported as damage and left alone; above it the first batch that is not whole ends the
+log. Recovery may itself be interrupted anywhere: it changes nothing below the ledger's entry, and begins anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.log import checked, manifest
+from penstock.log.epochs import EpochHistory, EpochStart
+from penstock.log.index import ActiveIndex
+from penstock.log.ledger import LedgerEntry
+from penstock.log.log import MANIFEST_VERSION, Identity, Log
+from penstock.log.pool import Pool
+from penstock.log.producers import ProducerStates
+from penstock.log.segment import Segment, scan_batches
+from penstock.log.settings import LogSettings
+from penstock.model.errors import CorruptBatch
+
+
+@dataclass(slots=True)
+class Findings:
+    """What opening a data directory came across, for the operator and for tests."""
+
+    damage: list[str] = field(default_factory=list)
+    """Stored bytes that are not what was written and acknowledged."""
+    cut: list[str] = field(default_factory=list)
+    """Tails that were written but never promised."""
+    rebuilt: list[str] = field(default_factory=list)
+    """Derived files that were missing or damaged and were made anew."""
+    scanned_bytes: int = 0
+
+
+async def create_log(
+    pool: Pool, path: str, identity: Identity, settings: LogSettings, on_dirty: Callable[[Log], None], start: int = 0
+) -> Log:
+    """A new, empty log. It exists once its manifest does."""
+    disk = pool.disk
+    disk.make_dir(path)
+    segment = Segment(start)
+    segment.index = ActiveIndex()
+    log = Log(pool, path, identity, settings, [segment], start, on_dirty)
+    pool.file(log.path_of(segment, "log"), create=True)
+    log.snapshots = [(start, False)]
+    await manifest.write(log, disk, 0)
+    await disk.sync_dir(path.rpartition("/")[0])
+    return log
+
+
+async def open_log(
+    pool: Pool,
+    path: str,
+    settings: LogSettings,
+    on_dirty: Callable[[Log], None],
+    *,
+    ledger: dict[int, LedgerEntry],
+    is_clean: bool,
+    now_ms: int,
+    findings: Findings,
+) -> Log:
+    """The log as it was left. `is_clean` says that the whole directory was shut down properly."""
+    said = checked.read(pool.disk, manifest.path_of(path), manifest.KIND, MANIFEST_VERSION)
+    if said.damage is not None:
+        findings.damage.append(f"{said.damage} (its second copy is whole and was used)")
+    value: dict[str, Any] = said.value
+    identity = Identity(value["number"], value["topic"], value["topic_id"], value["partition"])
+    sealed = [Segment(*row) for row in value["sealed"]]
+    is_clean = is_clean and value["clean"]
+    active = Segment(*value["active"])
+    log = Log(pool, path, identity, settings, [*sealed, active], value["start"], on_dirty)
+    log.snapshots = [(offset, has_any) for offset, has_any in value["snapshots"]]
+    log.epochs = EpochHistory([EpochStart(*entry) for entry in value["epochs"]])
+    log.high_watermark = value["high_watermark"]
+    if is_clean:
+        log.producers = _load_producers(log, log.written_end, findings, now_ms)
+        return log
+    entry = ledger.get(identity.number)
+    scan = _TailScan(log, pool, entry, now_ms, findings)
+    await scan.run()
+    if entry is not None:
+        log.high_watermark = max(log.high_watermark, entry.high_watermark)
+    log.high_watermark = max(log.start_offset, min(log.high_watermark, log.written_end))
+    if said.damage is not None:
+        await manifest.write(log, pool.disk, log.settled_segments)
+    return log
+
+
+def _load_producers(log: Log, offset: int, findings: Findings, now_ms: int) -> ProducerStates:
+    found = log.load_snapshot(offset)
+    if found is not None:
+        return found
+    findings.damage.append(f"{log.snapshot_path(offset)}: producer state is missing or damaged")
+    findings.rebuilt.append(f"{log.path}: producer state at offset {offset}, by reading the log")
+    log.snapshots = [(at, has_any) for at, has_any in log.snapshots if at != offset]
+    return log.producers_at(offset, now_ms)
+
+
+class _TailScan:
+    """Reads every segment that is not sealed, and cuts or complains."""
+
+    def __init__(self, log: Log, pool: Pool, entry: LedgerEntry | None, now_ms: int, findings: Findings) -> None:
+        self.log = log
+        self.pool = pool
+        self.disk = pool.disk
+        self.entry = entry
+        self.now_ms = now_ms
+        self.findings = findings
+        self.has_reached_entry = entry is None
+
+    async def run(self) -> None:
+        log = self.log
+        sealed, active = log.segments[:-1], log.segments[-1]
+        self._check_sealed(sealed)
+        tail = self._find_tail(sealed, active)
+        promised_epochs = list(log.epochs)
+        log.epochs.cut_end(active.base_offset)
+        log.producers = _load_producers(log, active.base_offset, self.findings, self.now_ms)
+        log.segments = list(sealed)
+        log.settled_segments = len(sealed)
+        for at, segment in enumerate(tail):
+            if at and segment.base_offset != log.segments[-1].end_offset:
+                self._refuse_or_drop(f"{log.path_of(segment, 'log')}: does not follow the segment before it")
+                break
+            if at:
+                log.pending_snapshots.append((segment.base_offset, log.producers.to_list()))
+            log.segments.append(segment)
+            trouble = self._scan(segment)
+            if trouble is not None:
+                self._refuse_or_drop(trouble)
+                break
+        log.written_end = log.segments[-1].end_offset
+        for epoch, _ in promised_epochs:  # epochs that began and wrote nothing (R03)
+            log.epochs.begin(epoch, log.written_end)
+        if not self.has_reached_entry:
+            self._damaged(f"{log.path}: ends at {log.written_end}, but was on stable storage to {self._promised_end()}")
+        if log.offline_reason is None:
+            await self._finish(tail[len(log.segments) - len(sealed) :])
+
+    def _promised_end(self) -> int:
+        return self.entry.end_offset if self.entry is not None else 0
+
+    def _check_sealed(self, sealed: list[Segment]) -> None:
+        """Sealed segments were whole when the manifest named them; their sizes at least must still be right."""
+        for segment in sealed:
+            path = self.log.path_of(segment, "log")
+            size_bytes = self.pool.file(path).size() if self.disk.exists(path) else -1
+            if size_bytes != segment.size_bytes:
+                self._damaged(f"{path}: has {size_bytes} bytes, but was sealed with {segment.size_bytes}")
+        entry = self.entry
+        if entry is not None and any(s.base_offset == entry.segment_base for s in sealed):
+            self.has_reached_entry = True
+        if entry is not None and entry.end_offset <= self.log.start_offset:
+            self.has_reached_entry = True
+
+    def _find_tail(self, sealed: list[Segment], active: Segment) -> list[Segment]:
+        """The active segment and those that were started behind it; anything else is a leftover and goes."""
+        known = {segment.name for segment in sealed}
+        tail: list[Segment] = []
+        for name in self.disk.list(self.log.path):
+            segment = Segment.parse_name(name)
+            if segment is not None and segment.name in known:
+                continue
+            if segment is not None and (
+                segment.name == active.name or (segment.base_offset > active.base_offset and segment.generation == 0)
+            ):
+                tail.append(segment)
+            elif self._is_leftover(name, known):
+                self.disk.unlink(f"{self.log.path}/{name}")
+        if not tail or tail[0].name != active.name:
+            tail.insert(0, active)
+        return tail
+
+    def _is_leftover(self, name: str, known: set[str]) -> bool:
+        stem, _, ending = name.rpartition(".")
+        if ending == "index":
+            return stem not in known
+        if ending == "producers":
+            return not any(f"{offset:020d}" == stem for offset, _ in self.log.snapshots)
+        return ending in ("new", "log")
+
+    def _scan(self, segment: Segment) -> str | None:
+        """Takes in the segment's batches up to the first that is not whole; what is wrong with that one."""
+        log, entry = self.log, self.entry
+        path = log.path_of(segment, "log")
+        segment.index = index = ActiveIndex()
+        if not self.disk.exists(path):
+            return f"{path}: is missing"
+        file = self.pool.file(path)
+        end = file.size()
+        self.findings.scanned_bytes += end
+        self._meet_entry(segment)
+        try:
+            for position, batch in scan_batches(file, 0, end):
+                if batch.base_offset < segment.end_offset:
+                    return f"{path}: the batch at position {position} goes back to offset {batch.base_offset}"
+                if batch.leader_epoch < log.epochs.latest:
+                    return f"{path}: the batch at position {position} goes back to epoch {batch.leader_epoch}"
+                if not batch.is_intact:
+                    return f"{path}: the batch at position {position} does not match its checksum"
+                segment.take(batch, batch.whole)
+                log.written_end = segment.end_offset
+                if position - (index.positions[-1] if index.positions else 0) >= log.settings.index_interval_bytes:
+                    index.add(batch.base_offset - segment.base_offset, position, segment.max_timestamp_ms)
+                log.epochs.begin(batch.leader_epoch, batch.base_offset)
+                if batch.producer_id >= 0:
+                    aborted = log.producers.apply(batch, self.now_ms, log.last_stable_offset)
+                    if aborted is not None:
+                        index.aborted.append(aborted)
+                self._meet_entry(segment)
+        except CorruptBatch as error:
+            return f"{path}: {error}"
+        if entry is not None and segment.base_offset == entry.segment_base and not self.has_reached_entry:
+            return f"{path}: ends at position {segment.size_bytes}, but was on stable storage to {entry.position}"
+        return None
+
+    def _meet_entry(self, segment: Segment) -> None:
+        """Once the scan stands where the ledger's entry points, everything before it must add up."""
+        entry = self.entry
+        if entry is None or (segment.base_offset, segment.size_bytes) != (entry.segment_base, entry.position):
+            return
+        self.has_reached_entry = True
+        if (segment.header_sum, segment.end_offset) != (entry.header_sum, entry.end_offset):
+            self._damaged(f"{self.log.path_of(segment, 'log')}: batch headers are not what was written")
+
+    def _refuse_or_drop(self, trouble: str) -> None:
+        if not self.has_reached_entry:
+            self._damaged(trouble)
+        else:
+            self.findings.cut.append(f"{trouble}; the log now ends at offset {self.log.segments[-1].end_offset}")
+
+    def _damaged(self, trouble: str) -> None:
+        self.findings.damage.append(trouble)
+        self.log.take_offline(f"damaged: {trouble}")
+
+    async def _finish(self, dropped: list[Segment]) -> None:
+        """Makes what is left the log: cuts the tail, removes what lies behind it, and syncs both."""
+        log, active = self.log, self.log.active
+        for segment in dropped:
+            for ending in ("log", "index"):
+                log.forget_files(segment, ending)
+                if self.disk.exists(log.path_of(segment, ending)):
+                    self.disk.unlink(log.path_of(segment, ending))
+        file = self.pool.file(log.path_of(active, "log"), create=True)
+        if file.size() != active.size_bytes:
+            file.truncate(active.size_bytes)
+        await file.sync()
+        await self.disk.sync_dir(log.path)
+        for segment in log.segments[log.settled_segments : -1]:
+            await self.pool.file(log.path_of(segment, "log")).sync()
+        log.synced_end = log.written_end

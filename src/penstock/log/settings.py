@@ -1,0 +1,37 @@
+"""How one log behaves. Names follow Kafka's topic settings where there is one."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.model.limits import MIB
+
+
+class Durability(Enum):
+    """When an append counts as durable."""
+
+    FSYNC = "fsync"
+    """When it is on stable storage: survives a power cut of every node at once."""
+    REPLICATED = "replicated"
+    """When it is written: survives any process crash, and power cuts of fewer nodes than there are copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """The settings of one log."""
+
+    durability: Durability = Durability.FSYNC
+    segment_bytes: int = 1024 * MIB
+    segment_ms: int = 7 * 24 * 3_600_000
+    index_interval_bytes: int = 4096
+    retention_ms: int | None = 7 * 24 * 3_600_000
+    retention_bytes: int | None = None
+    producer_expiration_ms: int = 24 * 3_600_000
+
+
+SEGMENT_BYTES_MAX = 2**31 - 1
+"""Positions are kept in 32 bits."""
+
+SEGMENT_OFFSETS_MAX = 2**31 - 1
+"""Offsets inside a segment are kept relative to its base, in 32 bits."""
+
+DEFAULT_SETTINGS = LogSettings()

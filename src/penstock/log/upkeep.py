@@ -1,0 +1,147 @@
+"""What a log has done to it now and then: sealing, deleting from the front, retention, replacing segments.
+
+Each step leaves a log that opens correctly if the power goes between any two of its lines: first make the new state
+durable, then let the manifest name it, then remove what it no longer names.
+"""
+
+from penstock.log import checked, manifest
+from penstock.log.log import SNAPSHOT_VERSION, SNAPSHOTS_KEPT, Log
+from penstock.log.producers import ProducerStates
+from penstock.log.segment import NO_TIMESTAMP, Segment
+from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.model.ports import Disk
+
+
+async def settle(log: Log, disk: Disk) -> None:
+    """Seals every segment behind which a new one was started, and has the manifest list them."""
+    count = len(log.segments) - 1
+    if log.offline_reason is not None or count == log.settled_segments:
+        return
+    try:
+        for segment in log.segments[log.settled_segments : count]:
+            await _seal(log, disk, segment)
+        for offset, rows in _take_pending(log):
+            await _keep_snapshot(log, disk, offset, rows)
+        await manifest.write(log, disk, count)
+        for segment in log.segments[:count]:
+            segment.index = None
+        _drop_old_snapshots(log, disk)
+    except OSError as error:
+        log.take_offline(f"a segment could not be sealed: {error}")
+        raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
+
+
+async def _seal(log: Log, disk: Disk, segment: Segment) -> None:
+    data = disk.open(log.path_of(segment, "log"))
+    try:
+        await data.sync()
+    finally:
+        data.close()
+    content = log.index_in_memory(segment).sealed()
+    log.forget_files(segment, "index")
+    file = disk.open(log.path_of(segment, "index"), create=True)
+    try:
+        file.truncate(0)
+        file.write(0, content)
+        await file.sync()
+    finally:
+        file.close()
+
+
+def _take_pending(log: Log) -> list[tuple[int, list[object]]]:
+    pending, log.pending_snapshots = log.pending_snapshots, []
+    return pending
+
+
+async def _keep_snapshot(log: Log, disk: Disk, offset: int, rows: list[object]) -> None:
+    has_any = ProducerStates.has_content(rows)
+    if has_any:
+        await checked.replace(disk, log.snapshot_path(offset), "producers", SNAPSHOT_VERSION, rows)
+    log.snapshots.append((offset, has_any))
+
+
+def _drop_old_snapshots(log: Log, disk: Disk) -> None:
+    while len(log.snapshots) > SNAPSHOTS_KEPT:
+        offset, has_any = log.snapshots.pop(0)
+        if has_any and disk.exists(log.snapshot_path(offset)):
+            disk.unlink(log.snapshot_path(offset))
+
+
+async def delete_before(log: Log, disk: Disk, offset: int) -> None:
+    """Moves the start of the log forward (DeleteRecords, retention); segments wholly before it go."""
+    if not log.start_offset <= offset <= log.high_watermark:
+        raise OffsetOutOfRange(
+            f"records can be deleted from {log.start_offset} to the high watermark {log.high_watermark}, not {offset}"
+        )
+    if offset == log.start_offset:
+        return
+    await settle(log, disk)
+    log.start_offset = offset
+    gone = [s for s in log.segments[:-1] if s.end_offset <= offset]
+    log.segments = log.segments[len(gone) :]
+    log.settled_segments -= len(gone)
+    log.epochs.cut_start(offset)
+    await manifest.write(log, disk, log.settled_segments)
+    remove_segments(log, disk, gone)
+
+
+def remove_segments(log: Log, disk: Disk, segments: list[Segment]) -> None:
+    """Removes the files of segments that the manifest no longer names; slices that are being sent stay readable."""
+    for segment in segments:
+        for ending in ("log", "index"):
+            log.forget_files(segment, ending)
+            if disk.exists(log.path_of(segment, ending)):
+                disk.unlink(log.path_of(segment, ending))
+
+
+def close_files(log: Log) -> None:
+    """Closes every open file of a log."""
+    for segment in log.segments:
+        log.forget_files(segment, "log")
+        log.forget_files(segment, "index")
+
+
+async def apply_retention(log: Log, disk: Disk, now_ms: int) -> int:
+    """Deletes segments that are too old or too much, never beyond the high watermark; the number that went."""
+    log.producers.expire(now_ms, log.settings.producer_expiration_ms)
+    if _is_expired(log, log.active, now_ms) and log.active.size_bytes and log.high_watermark >= log.written_end:
+        log.roll()
+    start, count = log.start_offset, len(log.segments)
+    size_bytes = log.size_bytes
+    for segment in log.segments[:-1]:
+        limit = log.settings.retention_bytes
+        is_too_much = limit is not None and size_bytes - segment.size_bytes >= limit
+        if segment.end_offset > log.high_watermark or not (is_too_much or _is_expired(log, segment, now_ms)):
+            break
+        size_bytes -= segment.size_bytes
+        start = segment.end_offset
+    if start > log.start_offset:
+        await delete_before(log, disk, start)
+    return count - len(log.segments)
+
+
+def _is_expired(log: Log, segment: Segment, now_ms: int) -> bool:
+    limit = log.settings.retention_ms
+    return limit is not None and segment.max_timestamp_ms != NO_TIMESTAMP and now_ms - segment.max_timestamp_ms > limit
+
+
+async def replace_segments(log: Log, disk: Disk, old: list[Segment], new: Segment) -> None:
+    """Puts one finished segment in the place of sealed neighbours, as compaction and sealing do.
+
+    The new segment's files are already written under its name (same base, a higher generation), synced or not.
+    """
+    at = log.segments.index(old[0])
+    if log.segments[at : at + len(old)] != old or at + len(old) > log.settled_segments:
+        raise ValueError("only sealed segments that lie side by side can be replaced")
+    if new.base_offset != old[0].base_offset or new.generation <= old[0].generation:
+        raise ValueError("a replacement has the base of what it replaces and a higher generation")
+    for ending in ("log", "index"):
+        file = disk.open(log.path_of(new, ending))
+        try:
+            await file.sync()
+        finally:
+            file.close()
+    await disk.sync_dir(log.path)
+    log.segments[at : at + len(old)] = [new]
+    await manifest.write(log, disk, log.settled_segments - len(old) + 1)
+    remove_segments(log, disk, old)
