@@ -4,6 +4,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 
@@ -21,9 +23,5 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 @contextmanager
 def refused(code: int) -> Iterator[None]:
     """The block must raise OSError with that errno."""
-    try:
+    with pytest.raises(OSError, check=lambda error: error.errno == code):
         yield
-    except OSError as error:
-        assert error.errno == code, error
-    else:
-        raise AssertionError("nothing was raised")

@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.unit.host.drive import refused
 
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.model.ports import Disk, FileSlice
-from tests.unit.host.drive import refused
 
 
 @pytest.fixture(params=["memory", "lossy"])
