@@ -1,0 +1,1 @@
+"""The other shell: the real server on virtual time, with a simulated network, lossy disks, wrong clocks, and faults."""

@@ -1,0 +1,56 @@
+"""Shapes of partitions, as the directions that are cut. `SimulatedNetwork.cut` takes them."""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+Pairs = list[tuple[str, str]]
+
+
+def one_way(source: str, target: str) -> Pairs:
+    """What `source` sends does not arrive; what `target` sends does."""
+    return [(source, target)]
+
+
+def between(left: Iterable[str], right: Iterable[str]) -> Pairs:
+    """Nobody on the left reaches anybody on the right, nor the other way round."""
+    right = list(right)
+    return [pair for one in left for other in right for pair in ((one, other), (other, one))]
+
+
+def isolate(one: str, others: Iterable[str]) -> Pairs:
+    """One is alone."""
+    return between([one], [other for other in others if other != one])
+
+
+def split(names: Sequence[str], random: Random) -> Pairs:
+    """Two groups of random sizes, neither empty."""
+    if len(names) < 2:
+        return []
+    shuffled = list(names)
+    random.shuffle(shuffled)
+    size = random.randrange(1, len(shuffled))
+    return between(shuffled[:size], shuffled[size:])
+
+
+def bridge(names: Sequence[str], random: Random) -> Pairs:
+    """Two halves that do not see each other, and one in the middle that sees both."""
+    shuffled = list(names)
+    random.shuffle(shuffled)
+    halves = shuffled[1:]
+    middle = len(halves) // 2
+    return between(halves[:middle], halves[middle:])
+
+
+def ring(names: Sequence[str], random: Random) -> Pairs:
+    """Everybody sees a majority, and no two see the same one."""
+    shuffled = list(names)
+    random.shuffle(shuffled)
+    count = len(shuffled)
+    reach = (count // 2 + 1) // 2
+    pairs: Pairs = []
+    for here, one in enumerate(shuffled):
+        for there, other in enumerate(shuffled):
+            apart = min((here - there) % count, (there - here) % count)
+            if apart > reach:
+                pairs.append((one, other))
+    return pairs

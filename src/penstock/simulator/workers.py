@@ -1,0 +1,44 @@
+"""The Workers port: work runs inline, after a virtual delay and when one of a few virtual threads is free.
+
+As with threads, work that was handed in runs even if nobody waits for its result any more; unlike threads, it dies with
+the node, because its callback belongs to the node's lane.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+from penstock.simulator.loop import VirtualLoop
+
+T = TypeVar("T")
+
+
+class SimulatedWorkers:
+    """A few virtual threads."""
+
+    def __init__(self, loop: VirtualLoop, stream: Random, *, threads: int = 4, delay_s_mean: float = 0.0005) -> None:
+        self._loop = loop
+        self._stream = stream
+        self._free_at_s = [loop.time()] * threads
+        self.delay_s_mean = delay_s_mean
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        """What `work` returns or raises, later."""
+        result: asyncio.Future[T] = self._loop.create_future()
+        begin_s = max(self._loop.time(), self._free_at_s[0])
+        end_s = begin_s + self._stream.expovariate(1.0) * self.delay_s_mean
+        heapq.heapreplace(self._free_at_s, end_s)
+        self._loop.call_at(end_s, self._finish, work, result)
+        return result
+
+    def _finish(self, work: Callable[[], T], result: "asyncio.Future[T]") -> None:
+        try:
+            value = work()
+        except Exception as error:
+            if not result.done():
+                result.set_exception(error)
+        else:
+            if not result.done():
+                result.set_result(value)
