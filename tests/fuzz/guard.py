@@ -13,6 +13,7 @@ from contextlib import suppress
 MIB = 1024 * 1024
 CASE_MS_MAX = 50.0
 CASE_BYTES_MAX = 64 * MIB
+INPUT_BYTES_MAX = 4096
 # Faster than this is not worth a second look.
 _NOTABLE_MS = 2.0
 _REPEATS = 3

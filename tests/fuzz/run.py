@@ -27,7 +27,6 @@ CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 WORK = ROOT / ".cache" / "fuzz"
 RESULTS = ROOT / "docs" / "results"
 
-INPUT_BYTES_MAX = 4096
 # Beyond these the fuzzer itself stops: an endless loop, or memory that our own measure did not see in time.
 HANG_SECONDS = 20
 RESIDENT_MIB_MAX = 2048
@@ -180,6 +179,7 @@ def fuzz_inside(name: str, place: Path, runs: int, seconds: float, findings: Pat
         import_module("penstock.wire.varint")
     import_module("tests.fuzz.declarations")
     with atheris.instrument_imports(include=["penstock"]):
+        from tests.fuzz.guard import INPUT_BYTES_MAX
         from tests.fuzz.targets import TARGETS
 
         from penstock.wire import codec

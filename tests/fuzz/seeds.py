@@ -1,18 +1,24 @@
 """Inputs to start from: one well-formed message for every kind and version, streams of requests, batches per codec."""
 
+import gzip
 import random
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
+import cramjam
+import lz4.frame
 from tests.fuzz.declarations import OTHERS
-from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PLAIN, RAW, TARGETS
+from tests.fuzz.guard import INPUT_BYTES_MAX
+from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PAYLOAD_BYTES_MAX, PLAIN, RAW, TARGETS
 
 from penstock.records.builder import BatchBuilder
-from penstock.records.compression import Codec
+from penstock.records.compression import Codec, compress
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import HEADER_BYTES
+from penstock.records.snappy import XERIAL_MAGIC
 from penstock.wire.api import Api, request_class, response_class
 from penstock.wire.codec import encode
 from penstock.wire.declare import NEVER, Array, Field, Message, Struct
@@ -28,13 +34,17 @@ _HEADER_FIELDS = ((0, 8), (21, 2), (23, 4), (27, 8), (35, 8), (43, 8), (51, 2), 
 
 def seeds_for(name: str, chance: random.Random) -> list[bytes]:
     """Seeds for one target, different with every `chance`."""
+    return [seed for seed in _seeds(name, chance) if len(seed) <= INPUT_BYTES_MAX]
+
+
+def _seeds(name: str, chance: random.Random) -> Iterator[bytes]:
     if name == "frames":
-        return list(_streams(chance))
+        return _streams(chance)
     if name == "requests":
-        return list(_requests(chance))
+        return _requests(chance)
     if name == "responses":
-        return [*_responses(chance), *_others(chance)]
-    return list(_batches(Codec[name.removeprefix("batches_").upper()], chance))
+        return chain(_responses(chance), _others(chance))
+    return _batches(Codec[name.removeprefix("batches_").upper()], chance)
 
 
 def random_message(kind: type[Struct], version: int, chance: random.Random) -> Any:
@@ -131,7 +141,32 @@ def _batches(codec: Codec, chance: random.Random) -> Iterator[bytes]:
             yield bytes((rules | FIXED, 0)) + _extreme(batch, chance)
     marker = marker_batch(EndTransactionMarker(ControlType.COMMIT, 1), producer_id=7, producer_epoch=1, timestamp_ms=9)
     yield bytes((FIXED, 0)) + marker
-    yield bytes((0xE0 | PAYLOAD, 1)) + bytes(BatchBuilder(codec=codec).build(0)[HEADER_BYTES:])
+    plain.append(b"large", bytes(PAYLOAD_BYTES_MAX - 2000))
+    records = bytes(plain.build())[HEADER_BYTES:]
+    for payload in (b"", records[:700], records, records * 2, bytes(2**20)):
+        for rules in (0, 0xE0):
+            yield from (bytes((rules | PAYLOAD, 21)) + packed for packed in _spellings(codec, payload))
+
+
+def _spellings(codec: Codec, data: bytes) -> Iterator[bytes]:
+    """The payload as different writers of the codec pack it."""
+    yield compress(codec, data)
+    half = len(data) // 2
+    match codec:
+        case Codec.GZIP:
+            yield gzip.compress(data[:half], 9) + gzip.compress(data[half:], 1)
+        case Codec.SNAPPY:
+            blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (data[:half], data[half:]) if part]
+            yield XERIAL_MAGIC + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
+        case Codec.LZ4:
+            yield lz4.frame.compress(data, content_checksum=True, block_checksum=True)
+            yield lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX4MB, store_size=True)
+        case Codec.ZSTD:
+            streamed = cramjam.zstd.Compressor(level=19)
+            streamed.compress(data)
+            frame = bytes(streamed.finish())
+            yield frame
+            yield struct.pack("<II", 0x184D2A5F, 3) + b"any" + frame + compress(codec, b"")
 
 
 def _extreme(batch: bytes, chance: random.Random) -> bytes:

@@ -160,6 +160,9 @@ def _read_message(kind: type[Message], version: int, body: memoryview) -> Messag
     except ProtocolError:
         return None
     written = encode(message, version)
+    # Compact forms can be spelled longer than need be, never shorter; the others have one length.
+    is_loose = version in kind.FLEXIBLE
+    assert len(written) == len(body) or (is_loose and len(written) < len(body)), "something was lost or made up"
     again = decode(kind, version, written)
     # Not a number is not equal to itself, so that such a message differs even from its twin.
     if again != message and decode(kind, version, body) == message:
