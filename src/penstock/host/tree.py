@@ -71,14 +71,15 @@ class Tree(Generic[N]):
         """Makes what is missing on the way."""
         changes: list[Change[N]] = []
         directory = self.root
-        for part in split(path):
+        parts = split(path)
+        for number, part in enumerate(parts, 1):
             node = directory.entries.get(part)
             if node is None:
                 node = Directory()
                 directory.entries[part] = node
                 changes.append(Change(((directory, part, node),), None))
             if not isinstance(node, Directory):
-                raise trouble(errno.EEXIST, path)
+                raise trouble(errno.EEXIST if number == len(parts) else errno.ENOTDIR, path)
             directory = node
         return changes
 

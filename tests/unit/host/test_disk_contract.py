@@ -9,18 +9,26 @@ from random import Random
 import pytest
 from tests.unit.host.drive import refused
 
+from penstock.host.files import HostDisk
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
+from penstock.host.workers import ThreadWorkers
 from penstock.model.ports import Disk, FileSlice
 
 
-@pytest.fixture(params=["memory", "lossy"])
+@pytest.fixture(params=["memory", "lossy", "host", "lossy host"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     match request.param:
         case "memory":
             yield MemoryDisk()
         case "lossy":
             yield LossyDisk(MemoryDisk(), Random(1))
+        case kind:
+            workers = ThreadWorkers()
+            host = HostDisk(tmp_path / "root", workers)
+            yield host if kind == "host" else LossyDisk(host, Random(1))
+            host.close()
+            workers.close()
 
 
 def test_what_is_written_is_read(disk: Disk) -> None:
@@ -202,6 +210,7 @@ def test_directories(disk: Disk) -> None:
         (lambda disk: disk.list("none"), errno.ENOENT),
         (lambda disk: disk.list("file"), errno.ENOTDIR),
         (lambda disk: disk.make_dir("file"), errno.EEXIST),
+        (lambda disk: disk.make_dir("file/a"), errno.ENOTDIR),
         (lambda disk: disk.remove_dir("none"), errno.ENOENT),
         (lambda disk: disk.remove_dir("file"), errno.ENOTDIR),
         (lambda disk: disk.remove_dir("full"), errno.ENOTEMPTY),

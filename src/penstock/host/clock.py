@@ -1,0 +1,19 @@
+"""The machine's clocks."""
+
+from time import monotonic_ns, time_ns
+
+NS_PER_MS = 1_000_000
+
+
+class HostClock:
+    """What time it is."""
+
+    __slots__ = ()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; may jump."""
+        return time_ns() // NS_PER_MS
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; never goes back."""
+        return monotonic_ns() // NS_PER_MS
