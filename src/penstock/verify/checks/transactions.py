@@ -1,0 +1,66 @@
+"""Transactions are all or nothing, and nobody reads what is not committed: aborted reads, own reads, torn transactions.
+
+Readers are expected to be read_committed. A plain send that failed is judged like an aborted transaction: `fail` means
+that it definitely did not happen.
+"""
+
+from collections.abc import Iterator
+
+from penstock.verify.findings import Finding, Kind
+from penstock.verify.history import Partition
+from penstock.verify.index import Index
+from penstock.verify.operations import Operation, Transaction
+from penstock.verify.rules import Rules
+
+
+def find_aborted_reads(index: Index) -> Iterator[Finding]:
+    """Somebody read a value whose writer failed."""
+    for partition, log in index.partitions.items():
+        for value, writer in log.failed.items():
+            offset = log.read_offsets.get(value)
+            if offset is not None:
+                sentence = (
+                    f"{value!r} was read at offset {offset} of {partition}, although its {writer.function} failed."
+                )
+                yield Finding(Kind.ABORTED_READ, sentence, (writer, *log.first_reader(offset)), partition)
+
+
+def find_precommitted_reads(index: Index) -> Iterator[Finding]:
+    """A transaction polled what it had sent itself."""
+    for transaction in index.transactions.values():
+        operation = transaction.operation
+        if operation.invoked in transaction.sources:
+            sentence = f"Transaction {operation.invoked} of {operation.process} polled a value that it had sent itself."
+            yield Finding(Kind.PRECOMMITTED_READ, sentence, (operation,))
+
+
+def find_torn_transactions(index: Index, rules: Rules) -> Iterator[Finding]:
+    """One value of a transaction is visible, another is not, although readers got past it."""
+    for transaction in index.transactions.values():
+        operation = transaction.operation
+        if operation.outcome == "fail" or not index.is_visible(transaction):
+            continue
+        missing = [
+            (partition, value)
+            for partition, value, offset in transaction.places()
+            if value not in index.partitions[partition].read_offsets and _must_be_read(index, rules, partition, offset)
+        ]
+        if missing:
+            seen, witnesses = _first_visible(index, transaction)
+            names = ", ".join(f"{value!r} in {partition}" for partition, value in missing[:5])
+            sentence = f"Of transaction {operation.invoked} of {operation.process}, {seen} is visible, but not {names}."
+            yield Finding(Kind.TORN_TRANSACTION, sentence, (operation, *witnesses), missing[0][0])
+
+
+def _must_be_read(index: Index, rules: Rules, partition: Partition, offset: int | None) -> bool:
+    if offset is None:
+        return rules.ends_with_full_read and rules.must_survive(partition, 0)
+    return offset <= index.partitions[partition].highest_read and rules.must_survive(partition, offset)
+
+
+def _first_visible(index: Index, transaction: Transaction) -> tuple[str, tuple[Operation, ...]]:
+    for partition, value in transaction.sends:
+        log = index.partitions[partition]
+        if value in log.read_offsets:
+            return f"{value!r} in {partition}", log.first_reader(log.read_offsets[value])
+    raise AssertionError("a visible transaction has a visible value")

@@ -1,0 +1,73 @@
+"""Operations and transactions as the checks know them: small, because a long history has a million of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from penstock.verify.history import EventType, Function, Partition, Process, Value
+
+NEVER = 1 << 62
+"""Later than every event: when an operation without a completion ended."""
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """A process between two crashes, under one producer id and epoch."""
+
+    process: Process
+    order: int
+    """Producers with the same number must keep their sends in order among them."""
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    client: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One operation; `invoked` and `completed` are indexes of events."""
+
+    invoked: int
+    function: Function
+    producer: Producer
+    outcome: EventType = "info"
+    completed: int = NEVER
+
+    @property
+    def process(self) -> Process:
+        """Who asked for it."""
+        return self.producer.process
+
+    def __str__(self) -> str:
+        return f"{self.function} {self.invoked} of {self.process} ({self.outcome})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = {
+            "i": self.invoked,
+            "completed": None if self.completed == NEVER else self.completed,
+            "p": self.process,
+            "f": self.function,
+            "type": self.outcome,
+            "pid": self.producer.producer_id,
+            "epoch": self.producer.producer_epoch,
+            "client": self.producer.client,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """What a transaction wrote, and from which other transactions it read."""
+
+    operation: Operation
+    sends: list[tuple[Partition, Value]]
+    offsets: list[int | None] = field(default_factory=list)
+    """Where the delivery reports put each of the sends, once the transaction has ended."""
+    sources: set[int] = field(default_factory=set)
+    """The `invoked` of transactions whose values it polled."""
+
+    def places(self) -> Iterator[tuple[Partition, Value, int | None]]:
+        """Partition, value and offset of every send; no offset where no delivery report came."""
+        for (partition, value), offset in zip_longest(self.sends, self.offsets):
+            yield partition, value, offset

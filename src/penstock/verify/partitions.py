@@ -1,0 +1,103 @@
+"""What a history tells about one partition: plain dicts and arrays, no object per record.
+
+`acked` is filled in the order of acknowledgements and `writers` in that of invocations; `checks.sends` relies on it.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+
+from penstock.verify.history import Partition, Value
+from penstock.verify.operations import Operation
+
+INSIDE = 1
+SUBSCRIBED = 2
+
+
+class PartitionIndex:
+    """Offsets, values, writers and readers of one partition."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.writers: dict[Value, Operation] = {}
+        self.failed: dict[Value, Operation] = {}
+        self.acked: dict[int, Value] = {}
+        self.ack_clashes: list[tuple[int, Value]] = []
+        self.reads: dict[int, Value] = {}
+        self.read_clashes: list[tuple[int, Value, Operation]] = []
+        self.strangers: list[tuple[int, Value, Operation]] = []
+        """Values that had no writer when they were read."""
+        self.read_offsets: dict[Value, int] = {}
+        """Where a value was read, once all reads are known: the last place, if there are several."""
+        self.highest_read = -1
+        self._run_first = array("q")
+        self._run_last = array("q")
+        self._run_operations: list[Operation] = []
+        self._run_highest = array("q")
+        self._jump_from = array("q")
+        self._jump_to = array("q")
+        self._jump_flags = bytearray()
+        self._jump_operations: list[Operation] = []
+        self._first_readers: dict[int, Operation] | None = None
+
+    def add_ack(self, offset: int, value: Value) -> None:
+        """A value was acknowledged at an offset."""
+        if self.acked.setdefault(offset, value) != value:
+            self.ack_clashes.append((offset, value))
+
+    def add_run(self, first: int, last: int, operation: Operation) -> None:
+        """An operation read from the one offset to the other."""
+        self._run_first.append(first)
+        self._run_last.append(last)
+        self._run_operations.append(operation)
+
+    def add_jump(self, from_offset: int, to_offset: int, flags: int, operation: Operation) -> None:
+        """A reader went on at another offset than the next."""
+        self._jump_from.append(from_offset)
+        self._jump_to.append(to_offset)
+        self._jump_flags.append(flags)
+        self._jump_operations.append(operation)
+
+    def jumps(self) -> Iterator[tuple[int, int, int, Operation]]:
+        """All jumps, in the order in which they were seen: from, to, flags, operation."""
+        return zip(self._jump_from, self._jump_to, self._jump_flags, self._jump_operations, strict=True)
+
+    @property
+    def has_jumps(self) -> bool:
+        """Whether any reader went on at another offset than the next."""
+        return bool(self._jump_operations)
+
+    def settle(self) -> None:
+        """All reads are known."""
+        self.read_offsets = dict(zip(self.reads.values(), self.reads.keys(), strict=True))
+        self.highest_read = max(self.reads, default=-1)
+        for offset, value, _ in self.read_clashes:
+            self.read_offsets.setdefault(value, offset)
+
+    def acknowledgements(self) -> Iterator[tuple[int, Value]]:
+        """Every acknowledged (offset, value)."""
+        yield from self.acked.items()
+        yield from self.ack_clashes
+
+    def first_reader(self, offset: int) -> tuple[Operation, ...]:
+        """The first operation that read this offset, if one did."""
+        if self._first_readers is None:
+            self._first_readers = self._find_first_readers()
+        found = self._first_readers.get(offset)
+        return () if found is None else (found,)
+
+    def first_reader_past(self, offset: int) -> tuple[Operation, ...]:
+        """The first operation that read this offset or a higher one, if one did."""
+        if len(self._run_highest) < len(self._run_last):
+            self._run_highest = array("q", accumulate(self._run_last, max))
+        place = bisect_left(self._run_highest, offset)
+        return (self._run_operations[place],) if place < len(self._run_operations) else ()
+
+    def _find_first_readers(self) -> dict[int, Operation]:
+        readers: dict[int, Operation] = {}
+        offsets = sorted(self.reads)
+        for first, last, operation in zip(self._run_first, self._run_last, self._run_operations, strict=True):
+            for offset in offsets[bisect_left(offsets, first) : bisect_right(offsets, last)]:
+                readers.setdefault(offset, operation)
+        return readers
