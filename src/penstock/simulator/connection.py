@@ -9,7 +9,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from penstock.model.ports import Buffer, FileSlice
 from penstock.simulator.callback import Callback
@@ -242,6 +242,9 @@ class SimulatedConnection:
         self._is_sending = True
         try:
             self._check_sendable()
+            if len(buffers) == 1 and self._fits(only := buffers[0]):
+                self.outgoing.put(bytes(only))
+                return
             gathered: list[bytes] = []
             gathered_bytes = 0
             for buffer in buffers:
@@ -256,7 +259,7 @@ class SimulatedConnection:
                         gathered.clear()
                         gathered_bytes = 0
             if gathered:
-                await self._push(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+                await self._push(b"".join(gathered))
         finally:
             self._is_sending = False
             for buffer in buffers:
@@ -299,6 +302,12 @@ class SimulatedConnection:
         """Something changed for whoever sends."""
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
+
+    def _fits(self, buffer: Buffer | FileSlice) -> TypeGuard[Buffer]:
+        """Whether it can leave as it is: the usual case, worth a shortcut."""
+        if isinstance(buffer, FileSlice):
+            return False
+        return 0 < len(buffer) <= self.network.window_bytes - self.outgoing.in_flight_bytes
 
     def _read(self, buffer: Buffer | FileSlice, position: int) -> bytes:
         if not isinstance(buffer, FileSlice):

@@ -78,12 +78,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Callback:
         """Runs when that many seconds have passed."""
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        return self._at(self._now_s + delay, callback, args, context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Callback:
         """Runs at that time, or now if it has passed."""
+        return self._at(when, callback, args, context)
+
+    def _at(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Callback:
         if self._is_closed:
             raise RuntimeError("Event loop is closed")
         if when != when:  # noqa: PLR0124 - not a number would disorder the heap

@@ -25,7 +25,7 @@ class Trace:
         """Adds a row. Details are numbers, strings or bytes: nothing whose text holds an address in memory."""
         self.count += 1
         loop = self._loop
-        row = f"{loop.time():.9f} {loop.events} {kind} {node}"
+        row = f"{int(loop.time() * 1e9)} {loop.events} {kind} {node}"
         for detail in details:
             row += f" {len(detail)}:{crc32(detail):08x}" if isinstance(detail, bytes) else f" {detail}"
         self._rows.append(row)
