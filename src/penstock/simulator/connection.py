@@ -97,6 +97,9 @@ class Pipe:
         if self.is_lost:
             return
         if self.stalled or not self.network.passes(self.link):
+            if self.source.has_vanished:
+                self.lose()
+                return
             self.stalled.append(piece)
             self.link.stalled[self] = None
             self._wait_for_link()
@@ -193,6 +196,8 @@ class SimulatedConnection:
         self.incoming: Pipe
         self.outgoing: Pipe
         self.is_closed = False
+        self.has_vanished = False
+        """Its machine lost its power: what is on the wire arrives, but nobody sends it again."""
         self.error: str | None = None
         self._local = local
         self._peer = peer
@@ -279,7 +284,7 @@ class SimulatedConnection:
 
     def vanish(self) -> None:
         """The machine lost its power: the other end learns nothing."""
-        self.is_closed = True
+        self.is_closed = self.has_vanished = True
         self.host.ends.pop(self.number, None)
         if self.outgoing.stalled:
             self.outgoing.lose()

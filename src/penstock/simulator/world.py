@@ -75,6 +75,7 @@ class World:
             for node in self.nodes.values():
                 if node.life is not None:
                     node.life.revoke()
+                    node.life = None
             self.loop.close()
 
     def __enter__(self) -> Self:
@@ -114,7 +115,9 @@ class World:
         """Boots the machine if it has no power, and starts the program."""
         node = self.nodes[name]
         assert not node.is_up, f"{name} is up"
-        self.network.restore_power(name)
+        if not self.network.host(name).has_power:
+            self.network.restore_power(name)
+            node.clock.reboot()
         node.lives += 1
         self.note("start", name, node.lives)
         ports = Ports(
@@ -143,7 +146,6 @@ class World:
             self._end_life(node, node.life)
         self.network.cut_power(name)
         node.disk = node.disk.power_cut()
-        node.clock.reboot()
 
     def restart(self, name: str) -> None:
         """Kills the program if it runs, and starts it."""
@@ -169,20 +171,18 @@ class World:
     # --- inside
 
     async def _live(self, node: Node, life: Life) -> None:
+        failure: BaseException | None = None
         try:
             await node.main(life.ports)
-        except asyncio.CancelledError:
-            self.note("exit", node.name, "cancelled")
-        except node.tolerates as error:
-            self.note("exit", node.name, type(error).__name__)
-        except Exception as error:  # the program failed, and with it the run
-            self.note("failed", node.name, type(error).__name__)
+        except (Exception, asyncio.CancelledError) as error:
+            failure = error
+        if node.life is not life:
+            return  # it was ended from outside; what its remains say while they are swept up does not count
+        self.note("exit", node.name, *([type(failure).__name__] if failure else []))
+        if failure is not None and not isinstance(failure, (asyncio.CancelledError, *node.tolerates)):
             message = f"{node.name} failed in the world of seed {self.seed}"
-            self.loop.call_exception_handler({"message": message, "exception": error})
-        else:
-            self.note("exit", node.name)
-        if node.life is life:
-            self._end_process(node, life)
+            self.loop.call_exception_handler({"message": message, "exception": failure})
+        self._end_process(node, life)
 
     def _end_process(self, node: Node, life: Life) -> None:
         self._end_life(node, life)
