@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.compatibility.declared import declared_messages
 from tests.compatibility.oracle import Oracle, binary, text
 from tests.compatibility.schema import (
     FieldSpec,
@@ -24,6 +23,7 @@ from tests.compatibility.schema import (
     parse,
     plain,
 )
+from tests.declared import declared_messages
 
 from penstock.model.errors import ErrorCode, UnsupportedVersion
 from penstock.wire import codec
@@ -35,12 +35,6 @@ pytestmark = pytest.mark.strangers
 MESSAGES_EACH = 20
 BASES = ("penstock", secrets.token_hex(4))
 """One seed that is always the same, and one that never is."""
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    with Oracle() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

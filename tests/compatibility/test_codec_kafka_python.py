@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.compatibility.declared import declared_messages
 from tests.compatibility.schema import (
     FieldSpec,
     Json,
@@ -25,6 +24,7 @@ from tests.compatibility.schema import (
     plain,
     scalar,
 )
+from tests.declared import declared_messages
 
 from penstock.wire import codec
 from penstock.wire.declare import Message
