@@ -19,7 +19,6 @@ from penstock.log.log import Log
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import scan_batches
 from penstock.log.settings import Durability, LogSettings
-from penstock.model.errors import OutOfOrderSequence, StaleProducerEpoch, StorageError
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -358,15 +357,3 @@ def run_history(seed: int, durability: Durability, steps: int = 30) -> int:
     history = History(seed, durability)
     history.live(steps)
     return history.cuts
-
-
-__all__ = [
-    "History",
-    "OutOfOrderSequence",
-    "PowerCut",
-    "StaleProducerEpoch",
-    "StorageError",
-    "drive",
-    "run_history",
-    "wait_at",
-]

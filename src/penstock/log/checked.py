@@ -35,7 +35,8 @@ class Checked:
 def encode(kind: str, version: int, value: Any) -> bytes:
     """The file's bytes."""
     body = json.dumps(value, separators=(",", ":")).encode()
-    copy = f"{_MARK} {kind} {version} {len(body)} {crc32c(body):08x}\n".encode() + body + b"\n"
+    head = f"{_MARK} {kind} {version} {len(body)}".encode()
+    copy = b"%b %08x\n%b\n" % (head, crc32c(body, crc32c(head)), body)
     return copy + copy
 
 
@@ -68,7 +69,8 @@ def _decode_copy(kind: str, version: int, copy: bytes) -> Any:
     except ValueError:
         raise ValueError("has a damaged first line") from None
     body, end = rest[:-1], rest[-1:]
-    if length != len(body) or end != b"\n" or crc32c(body) != checksum or words[4] != b"%08x" % checksum:
+    head = line.rpartition(b" ")[0]
+    if length != len(body) or end != b"\n" or crc32c(body, crc32c(head)) != checksum or words[4] != b"%08x" % checksum:
         raise ValueError("does not match its checksum")
     if found_version > version:
         raise NewerFormat(

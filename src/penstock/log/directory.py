@@ -181,13 +181,11 @@ class DataDirectory:
             content = log.index_in_memory(segment).sealed()
             log.forget_files(segment, "index")
             self._write_whole(log.path_of(segment, "index"), content)
-        rows = log.producers.to_list()
-        has_any = ProducerStates.has_content(rows)
-        end = log.written_end
-        log.snapshots = [*((at, any_) for at, any_ in log.snapshots if at != end), (end, has_any)]
-        if has_any:
-            content = checked.encode("producers", SNAPSHOT_VERSION, rows)
-            self._write_whole(log.snapshot_path(end), content)
+        for offset, rows in [*log.pending_snapshots, (log.written_end, log.producers.to_list())]:
+            has_any = ProducerStates.has_content(rows)
+            if has_any:
+                self._write_whole(log.snapshot_path(offset), checked.encode("producers", SNAPSHOT_VERSION, rows))
+            log.note_snapshot(offset, has_any=has_any)
         value = manifest.describe(log, len(log.segments) - 1, is_clean=True)
         path = manifest.path_of(log.path)
         self._write_whole(path + ".new", checked.encode(manifest.KIND, MANIFEST_VERSION, value))
@@ -217,14 +215,16 @@ async def open_directory(
     maps_open_max: int = MAPS_OPEN_MAX,
 ) -> DataDirectory:
     """Opens the directory and every log in it, or makes a new one. `findings` says what was come across."""
-    identity = await _identify(disk, cluster_id, node_id, entropy)
+    findings = Findings()
+    identity = await _identify(disk, cluster_id, node_id, entropy, findings)
     directory = DataDirectory(
         disk, identity, ledger_bytes=ledger_bytes, files_open_max=files_open_max, maps_open_max=maps_open_max
     )
-    findings = directory.findings
+    directory.findings = findings
     is_clean = await _take_marker(disk, findings)
     directory.ledger.load()
     findings.damage += directory.ledger.damage
+    findings.cut += directory.ledger.torn
     for name in disk.list(LOGS):
         if name.endswith(GONE):
             directory._remove_tree(f"{LOGS}/{name}")
@@ -255,12 +255,15 @@ async def open_directory(
     return directory
 
 
-async def _identify(disk: Disk, cluster_id: str, node_id: int, entropy: Entropy) -> dict[str, Any]:
+async def _identify(disk: Disk, cluster_id: str, node_id: int, entropy: Entropy, findings: Findings) -> dict[str, Any]:
     if not disk.exists(IDENTITY):
         identity = {"cluster_id": cluster_id, "node_id": node_id, "directory_id": entropy.token(16).hex()}
         disk.make_dir(LOGS)
         await checked.replace(disk, IDENTITY, IDENTITY, FORMAT_VERSION, identity)
-    found: dict[str, Any] = checked.read(disk, IDENTITY, IDENTITY, FORMAT_VERSION).value
+    said = checked.read(disk, IDENTITY, IDENTITY, FORMAT_VERSION)
+    if said.damage is not None:
+        findings.damage.append(said.damage)
+    found: dict[str, Any] = said.value
     for key, mine in (("cluster_id", cluster_id), ("node_id", node_id)):
         if found[key] != mine:
             raise WrongDirectory(
@@ -275,8 +278,10 @@ async def _take_marker(disk: Disk, findings: Findings) -> bool:
     if not disk.exists(CLEAN):
         return False
     try:
-        checked.read(disk, CLEAN, CLEAN, FORMAT_VERSION)
+        said = checked.read(disk, CLEAN, CLEAN, FORMAT_VERSION)
         is_clean = True
+        if said.damage is not None:
+            findings.damage.append(said.damage)
     except checked.Damaged as error:
         findings.damage.append(str(error))
         is_clean = False

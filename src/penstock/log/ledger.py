@@ -44,6 +44,8 @@ class _Turn(NamedTuple):
     number: int
     entries: dict[int, LedgerEntry]
     bad_positions: list[int]
+    torn_positions: list[int]
+    live_bytes: int
 
 
 class Ledger:
@@ -53,10 +55,12 @@ class Ledger:
         self._disk = disk
         self._size_bytes = size_bytes
         self._file: File | None = None
-        self._end = 0
-        self._turn = 0
+        self.turn = 0
         self.entries: dict[int, LedgerEntry] = {}
         self.damage: list[str] = []
+        self.torn: list[str] = []
+        self.live_bytes = 0
+        """How far the file is filled."""
 
     @staticmethod
     def path_of(turn: int) -> str:
@@ -65,14 +69,22 @@ class Ledger:
 
     def load(self) -> None:
         """Reads the newer of the two files that is whole. A torn end is normal; a bad entry before good ones is not."""
-        turns = [turn for turn in (self._read(self.path_of(0)), self._read(self.path_of(1))) if turn is not None]
+        turns: list[_Turn] = []
+        for path in (self.path_of(0), self.path_of(1)):
+            turn = self._read(path)
+            if turn is not None:
+                turns.append(turn)
+            elif self._disk.exists(path):
+                self.torn.append(f"{path}: is not whole and was not used")
         if not turns:
             return
         newest = max(turns)
-        self._turn = newest.number
+        self.turn = newest.number
         self.entries = newest.entries
+        self.live_bytes = newest.live_bytes
         path = self.path_of(newest.number)
         self.damage = [f"{path}: the entry at position {position} is damaged" for position in newest.bad_positions]
+        self.torn += [f"{path}: the entry at position {position} is torn" for position in newest.torn_positions]
 
     def _read(self, path: str) -> _Turn | None:
         if not self._disk.exists(path):
@@ -80,7 +92,7 @@ class Ledger:
         file = self._disk.open(path)
         data = file.read(0, file.size())
         file.close()
-        number, carried = -1, 0
+        number, carried, live_bytes = -1, 0, ENTRY_BYTES
         entries: dict[int, LedgerEntry] = {}
         bad: list[int] = []
         suspects: list[int] = []
@@ -96,19 +108,20 @@ class Ledger:
             elif is_whole and turn == number:
                 bad, suspects = bad + suspects, []
                 entries[fields[0]] = LedgerEntry(*fields)
+                live_bytes = position + ENTRY_BYTES
             elif position <= carried * ENTRY_BYTES:
                 return None
             elif is_whole and turn < number:
                 break  # left over from an earlier turn: this one has not come so far
-            else:
+            elif any(data[position : position + ENTRY_BYTES]):
                 suspects.append(position)
-        return _Turn(number, entries, bad) if len(data) >= ENTRY_BYTES else None
+        return _Turn(number, entries, bad, suspects, live_bytes) if len(data) >= ENTRY_BYTES else None
 
     async def take_turn(self) -> None:
         """Goes on in the other file, with the entries in force; the old one stays valid until the new one is whole."""
         self.close()
-        self._turn += 1
-        path = self.path_of(self._turn)
+        self.turn += 1
+        path = self.path_of(self.turn)
         begin = LedgerEntry(_BEGIN, 0, 0, len(self.entries), 0, 0)
         data = self._encode([begin, *self.entries.values()])
         size_bytes = max(self._size_bytes, 4 * len(data))
@@ -120,25 +133,25 @@ class Ledger:
         await file.sync()
         if is_new:
             await self._disk.sync_dir("")
-        self._file, self._end = file, len(data)
+        self._file, self.live_bytes = file, len(data)
         self._size_bytes = max(self._size_bytes, file.size())
 
     async def record(self, entries: list[LedgerEntry]) -> None:
         """Returns when the entries are on stable storage."""
         for entry in entries:
             self.entries[entry.log_number] = entry
-        if self._file is None or self._end + len(entries) * ENTRY_BYTES > self._size_bytes:
+        if self._file is None or self.live_bytes + len(entries) * ENTRY_BYTES > self._size_bytes:
             await self.take_turn()
             return
         data = self._encode(entries)
-        position, self._end = self._end, self._end + len(data)
+        position, self.live_bytes = self.live_bytes, self.live_bytes + len(data)
         self._file.write(position, data)
         await self._file.sync()
 
     def _encode(self, entries: list[LedgerEntry]) -> bytes:
         out = bytearray()
         for entry in entries:
-            body = _ENTRY.pack(self._turn, *entry)
+            body = _ENTRY.pack(self.turn, *entry)
             out += body
             out += _CRC.pack(crc32c(body))
         return bytes(out)

@@ -92,6 +92,8 @@ class Log:
         self.epochs = EpochHistory()
         self.producers = ProducerStates()
         self.offline_reason: str | None = None
+        self.trouble: list[str] = []
+        """Damage that was met in use and got around, such as an index that had to be made anew."""
         self.synced_end = self.written_end
         self.snapshots: list[tuple[int, bool]] = []
         """Offsets at which producer state was kept, and whether there was any."""
@@ -210,8 +212,7 @@ class Log:
             if aborted is not None:
                 index.aborted.append(aborted)
         if segment.base_offset not in self._unsynced:
-            self._unsynced[segment.base_offset] = segment
-            self._on_dirty(self)
+            self.note_unsynced(segment)
 
     def _write_failed(self, error: OSError, file: File, position: int) -> NoReturn:
         if error.errno in (ENOSPC, EDQUOT):
@@ -238,7 +239,7 @@ class Log:
     def _roll(self, base_offset: int) -> Segment:
         """Starts a new segment. The old one is sealed when `settle` finds the time."""
         self.index_in_memory(self.active)
-        segment = Segment(base_offset)
+        segment = Segment(base_offset).start_again(self.active.header_sum)
         segment.index = ActiveIndex()
         try:
             file = self._pool.file(self.path_of(segment, "log"), create=True)
@@ -264,9 +265,11 @@ class Log:
         """What must be synced so that everything written so far is durable; None when there is nothing to do."""
         if self.offline_reason is not None or not (self._unsynced or self._has_new_names):
             return None
-        files = [self._pool.file(self.path_of(segment, "log")) for segment in self._unsynced.values()]
-        for file in files:
+        files: list[File] = []
+        for segment in self._unsynced.values():
+            file = self._pool.file(self.path_of(segment, "log"))
             file.pin()
+            files.append(file)
         ticket = SyncTicket(self, files, self._has_new_names, self.ledger_entry(), self.cuts)
         self._unsynced = {}
         self._has_new_names = False
@@ -348,8 +351,8 @@ class Log:
         for segment in self.segments[self._segment_at(self.start_offset) :]:
             if segment.max_timestamp_ms < timestamp_ms:
                 continue
-            file = self._pool.file(self.path_of(segment, "log"))
             start = self._index_of(segment).position_for_time(timestamp_ms)
+            file = self._pool.file(self.path_of(segment, "log"))
             for position, batch in scan_headers(file, start, segment.size_bytes, self.settings.index_interval_bytes):
                 if batch.base_offset >= limit:
                     return None
@@ -385,8 +388,8 @@ class Log:
 
     def _find(self, segment: Segment, offset: int, size_bytes: int) -> tuple[int, int] | None:
         """(position, size) of the batch that holds the offset or is the first behind it."""
-        file = self._pool.file(self.path_of(segment, "log"))
         start = self._index_of(segment).position_for_offset(max(0, offset - segment.base_offset))
+        file = self._pool.file(self.path_of(segment, "log"))
         for position, batch in scan_headers(file, start, size_bytes, self.settings.index_interval_bytes):
             if batch.last_offset >= offset:
                 return position, batch.size_bytes
@@ -403,14 +406,15 @@ class Log:
         try:
             return self._pool.index(path)
         except (checked.Damaged, FileNotFoundError):
-            return self.index_in_memory(segment)
+            return self.index_in_memory(segment)  # which tries again, and says what is wrong
 
     def index_in_memory(self, segment: Segment) -> ActiveIndex:
         """The index in memory: from its file if that is whole, else from the segment itself."""
         if segment.index is None:
             try:
                 segment.index = ActiveIndex.load(self._pool.index(self.path_of(segment, "index")))
-            except (checked.Damaged, FileNotFoundError):
+            except (checked.Damaged, FileNotFoundError) as error:
+                self.trouble.append(f"{error}; the index was made anew from the segment")
                 segment.index = self.rebuild_index(segment)
         return segment.index
 
@@ -419,12 +423,14 @@ class Log:
         index = ActiveIndex()
         if not segment.size_bytes:
             return index
+        states = self.producers_at(segment.base_offset, 0) if self._may_hold_aborts(segment) else None
         file = self._pool.file(self.path_of(segment, "log"))
         max_timestamp_ms = NO_TIMESTAMP
-        states = self.producers_at(segment.base_offset, 0) if self._may_hold_aborts(segment) else None
         for position, batch in scan_batches(file, 0, segment.size_bytes):
             max_timestamp_ms = max(max_timestamp_ms, batch.max_timestamp_ms)
             last = index.positions[-1] if index.positions else 0
+            if batch.last_offset - segment.base_offset > SEGMENT_OFFSETS_MAX:
+                raise CorruptBatch(f"{self.path_of(segment, 'log')}: the batch at {position} leaves its segment")
             if position - last >= self.settings.index_interval_bytes:
                 index.add(batch.base_offset - segment.base_offset, position, max_timestamp_ms)
             if states is not None and batch.producer_id >= 0:
@@ -468,10 +474,19 @@ class Log:
         """Closes what is open of a segment."""
         self._pool.forget(self.path_of(segment, ending))
 
-    def forget_unsynced(self) -> None:
-        """Everything written so far was synced by other means."""
-        self._unsynced = {}
-        self._has_new_names = False
+    def note_unsynced(self, segment: Segment) -> None:
+        """The next round of group commit is to cover this segment."""
+        self._unsynced[segment.base_offset] = segment
+        self._on_dirty(self)
+
+    def forget_unsynced(self, segments: list[Segment]) -> None:
+        """These segments were synced by other means, or are gone."""
+        for segment in segments:
+            self._unsynced.pop(segment.base_offset, None)
+
+    def note_snapshot(self, offset: int, *, has_any: bool) -> None:
+        """Producer state at an offset is kept from now on, in place of what was kept for it before."""
+        self.snapshots = sorted([*(kept for kept in self.snapshots if kept[0] != offset), (offset, has_any)])
 
     def snapshot_path(self, offset: int) -> str:
         """Where producer state at an offset is kept."""

@@ -28,7 +28,7 @@ def describe(log: Log, settled_segments: int, *, is_clean: bool) -> dict[str, An
         "partition": log.identity.partition,
         "start": log.start_offset,
         "sealed": [segment.to_list() for segment in log.segments[:settled_segments]],
-        "active": active.to_list() if is_clean else [active.base_offset, active.generation],
+        "active": active.to_list() if is_clean else active.start_again().to_list(),
         "epochs": log.epochs.to_list(),
         "snapshots": [list(kept) for kept in log.snapshots],
         "high_watermark": log.high_watermark,

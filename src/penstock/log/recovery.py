@@ -18,7 +18,7 @@ from penstock.log.log import MANIFEST_VERSION, Identity, Log
 from penstock.log.pool import Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
-from penstock.log.settings import LogSettings
+from penstock.log.settings import SEGMENT_OFFSETS_MAX, LogSettings
 from penstock.model.errors import CorruptBatch
 
 
@@ -93,7 +93,8 @@ def _load_producers(log: Log, offset: int, findings: Findings, now_ms: int) -> P
     found = log.load_snapshot(offset)
     if found is not None:
         return found
-    findings.damage.append(f"{log.snapshot_path(offset)}: producer state is missing or damaged")
+    if any(at == offset for at, _ in log.snapshots):
+        findings.damage.append(f"{log.snapshot_path(offset)}: producer state is missing or damaged")
     findings.rebuilt.append(f"{log.path}: producer state at offset {offset}, by reading the log")
     log.snapshots = [(at, has_any) for at, has_any in log.snapshots if at != offset]
     return log.producers_at(offset, now_ms)
@@ -121,7 +122,8 @@ class _TailScan:
         log.producers = _load_producers(log, active.base_offset, self.findings, self.now_ms)
         log.segments = list(sealed)
         log.settled_segments = len(sealed)
-        for at, segment in enumerate(tail):
+        for at, found in enumerate(tail):
+            segment = tail[at] = found.start_again(log.segments[-1].header_sum if at else active.header_seed)
             if at and segment.base_offset != log.segments[-1].end_offset:
                 self._refuse_or_drop(f"{log.path_of(segment, 'log')}: does not follow the segment before it")
                 break
@@ -195,6 +197,8 @@ class _TailScan:
         self._meet_entry(segment)
         try:
             for position, batch in scan_batches(file, 0, end):
+                if batch.last_offset - segment.base_offset > SEGMENT_OFFSETS_MAX:
+                    return f"{path}: the batch at position {position} jumps to offset {batch.base_offset}"
                 if batch.base_offset < segment.end_offset:
                     return f"{path}: the batch at position {position} goes back to offset {batch.base_offset}"
                 if batch.leader_epoch < log.epochs.latest:

@@ -21,6 +21,7 @@ class Segment:
         "end_offset",
         "first_timestamp_ms",
         "generation",
+        "header_seed",
         "header_sum",
         "index",
         "max_timestamp_ms",
@@ -36,6 +37,7 @@ class Segment:
         max_timestamp_ms: int = NO_TIMESTAMP,
         first_timestamp_ms: int = NO_TIMESTAMP,
         header_sum: int = 0,
+        header_seed: int = 0,
     ) -> None:
         self.base_offset = base_offset
         self.generation = generation
@@ -44,6 +46,8 @@ class Segment:
         self.max_timestamp_ms = max_timestamp_ms
         self.first_timestamp_ms = first_timestamp_ms
         self.header_sum = header_sum
+        self.header_seed = header_seed
+        """What the running checksum started from: the end of the segment before, so that none stands alone."""
         self.index: ActiveIndex | None = None
         """Present while the segment is written; a sealed segment's index is mapped on demand."""
 
@@ -75,7 +79,14 @@ class Segment:
             self.max_timestamp_ms,
             self.first_timestamp_ms,
             self.header_sum,
+            self.header_seed,
         ]
+
+    def start_again(self, header_seed: int | None = None) -> "Segment":
+        """The same segment as it was when nothing was in it."""
+        fresh = Segment(self.base_offset, self.generation)
+        fresh.header_sum = fresh.header_seed = self.header_seed if header_seed is None else header_seed
+        return fresh
 
     @classmethod
     def parse_name(cls, name: str) -> "Segment | None":

@@ -5,8 +5,10 @@ is appended before the cut is on stable storage: else old and new bytes could mi
 """
 
 from penstock.log import manifest
-from penstock.log.ledger import Ledger
+from penstock.log.index import ActiveIndex
+from penstock.log.ledger import Ledger, LedgerEntry
 from penstock.log.log import Log
+from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
 from penstock.log.upkeep import remove_segments
 from penstock.model.errors import StorageError
@@ -19,30 +21,76 @@ async def truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, *, now
         raise StorageError(f"{log.path} is offline: {log.offline_reason}")
     if end_offset >= log.written_end:
         return
+    end_offset = max(end_offset, log.start_offset)
+    keep = next((at for at, s in enumerate(log.segments) if s.end_offset >= end_offset), len(log.segments) - 1)
     try:
-        await _truncate(log, disk, ledger, max(end_offset, log.start_offset), now_ms)
+        file = disk.open(log.path_of(log.segments[keep], "log"))
+        try:
+            shortened = _shortened(file, log.segments[keep], end_offset)
+            if shortened.end_offset < log.start_offset:
+                await _restart(log, disk, ledger, end_offset)
+            else:
+                await _truncate(log, disk, ledger, keep, shortened, file, now_ms)
+        finally:
+            file.close()
     except OSError as error:
         log.take_offline(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
 
-async def _truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, now_ms: int) -> None:
-    keep = next((at for at, s in enumerate(log.segments) if s.end_offset >= end_offset), len(log.segments) - 1)
-    segment = log.segments[keep]
-    file = disk.open(log.path_of(segment, "log"))
-    shortened = _shortened(file, segment, end_offset)
-    gone = log.segments[keep + 1 :]
+async def restart_at(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
+    """Forgets everything and goes on at an offset, as a follower does that its leader's log has left behind."""
+    try:
+        log.start_offset = offset
+        await _restart(log, disk, ledger, offset)
+    except OSError as error:
+        log.take_offline(f"a truncation failed: {error}")
+        raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
+
+
+async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
+    gone = log.segments
+    base = gone[0].base_offset
+    await ledger.record([LedgerEntry(log.identity.number, base, 0, base, 0, log.high_watermark)])
+    fresh = Segment(offset, 1 + max(segment.generation for segment in gone))
+    fresh.index = ActiveIndex()
+    file = disk.open(log.path_of(fresh, "log"), create=True)
+    await file.sync()
+    file.close()
+    await disk.sync_dir(log.path)
+    _adopt(log, [fresh])
+    log.epochs.cut_end(offset)
+    log.snapshots = [(offset, False)]
+    log.pending_snapshots = []
+    log.producers = ProducerStates()
+    await manifest.write(log, disk, 0)
+    await ledger.record([log.ledger_entry()])
+    remove_segments(log, disk, gone)
+    log.synced_end = log.written_end
+
+
+def _adopt(log: Log, segments: list[Segment]) -> None:
     log.cuts += 1
-    log.segments = [*log.segments[:keep], shortened]
-    log.written_end = shortened.end_offset
+    log.segments = segments
+    log.written_end = segments[-1].end_offset
     log.synced_end = min(log.synced_end, log.written_end)
-    log.high_watermark = min(log.high_watermark, log.written_end)
+    log.high_watermark = max(log.start_offset, min(log.high_watermark, log.written_end))
+
+
+async def _truncate(
+    log: Log, disk: Disk, ledger: Ledger, keep: int, shortened: Segment, file: File, now_ms: int
+) -> None:
+    segment = log.segments[keep]
+    is_promised = shortened.end_offset <= log.synced_end
+    gone = log.segments[keep + 1 :]
+    _adopt(log, [*log.segments[:keep], shortened])
     log.epochs.cut_end(log.written_end)
     log.snapshots = [(offset, has_any) for offset, has_any in log.snapshots if offset <= shortened.base_offset]
     log.pending_snapshots = [(offset, r) for offset, r in log.pending_snapshots if offset <= shortened.base_offset]
     if log.settled_segments > keep:
         await manifest.write(log, disk, keep)
-    await ledger.record([log.ledger_entry()])
+    if is_promised:  # else the ledger says less already, and segments before this one may not be synced yet
+        await ledger.record([log.ledger_entry()])
     remove_segments(log, disk, gone)
     log.forget_files(shortened, "index")
     if disk.exists(log.path_of(shortened, "index")):
@@ -50,16 +98,16 @@ async def _truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, now_m
     await disk.sync_dir(log.path)
     file.truncate(shortened.size_bytes)
     await file.sync()
-    file.close()
-    log.forget_unsynced()
-    log.synced_end = log.written_end
+    log.forget_unsynced([segment])
+    if not is_promised:
+        log.note_unsynced(shortened)
     log.producers = log.producers_at(log.written_end, now_ms)
     shortened.index = log.rebuild_index(shortened)
 
 
 def _shortened(file: File, segment: Segment, end_offset: int) -> Segment:
     """The segment as it will be, from its batches that stay."""
-    fresh = Segment(segment.base_offset, segment.generation)
+    fresh = segment.start_again()
     for _, batch in scan_batches(file, 0, segment.size_bytes):
         if batch.last_offset >= end_offset:
             break

@@ -22,10 +22,13 @@ async def settle(log: Log, disk: Disk) -> None:
             await _seal(log, disk, segment)
         for offset, rows in _take_pending(log):
             await _keep_snapshot(log, disk, offset, rows)
+        dropped, log.snapshots = log.snapshots[:-SNAPSHOTS_KEPT], log.snapshots[-SNAPSHOTS_KEPT:]
         await manifest.write(log, disk, count)
         for segment in log.segments[:count]:
             segment.index = None
-        _drop_old_snapshots(log, disk)
+        for offset, has_any in dropped:
+            if has_any:
+                disk.unlink(log.snapshot_path(offset))
     except OSError as error:
         log.take_offline(f"a segment could not be sealed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
@@ -57,14 +60,7 @@ async def _keep_snapshot(log: Log, disk: Disk, offset: int, rows: list[object]) 
     has_any = ProducerStates.has_content(rows)
     if has_any:
         await checked.replace(disk, log.snapshot_path(offset), "producers", SNAPSHOT_VERSION, rows)
-    log.snapshots.append((offset, has_any))
-
-
-def _drop_old_snapshots(log: Log, disk: Disk) -> None:
-    while len(log.snapshots) > SNAPSHOTS_KEPT:
-        offset, has_any = log.snapshots.pop(0)
-        if has_any and disk.exists(log.snapshot_path(offset)):
-            disk.unlink(log.snapshot_path(offset))
+    log.note_snapshot(offset, has_any=has_any)
 
 
 async def delete_before(log: Log, disk: Disk, offset: int) -> None:
@@ -87,6 +83,7 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
 
 def remove_segments(log: Log, disk: Disk, segments: list[Segment]) -> None:
     """Removes the files of segments that the manifest no longer names; slices that are being sent stay readable."""
+    log.forget_unsynced(segments)
     for segment in segments:
         for ending in ("log", "index"):
             log.forget_files(segment, ending)

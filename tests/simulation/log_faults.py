@@ -1,0 +1,148 @@
+"""Lives of a log in which the disk does worse than lose power: failing syncs, full disks, flipped bits."""
+
+from random import Random
+
+from tests.simulation.log_histories import History, PowerCut, drive
+
+from penstock.host.faults import Faults
+from penstock.log.checked import Damaged
+from penstock.log.ledger import Ledger
+from penstock.log.scrub import scrub
+from penstock.log.settings import Durability
+from penstock.model.errors import StorageError
+from penstock.records.header import BatchView
+
+
+def run_failing_syncs(seed: int) -> bool:
+    """A sync fails now and then, and lies afterwards: the log goes offline and has promised nothing it cannot keep."""
+    history = History(seed, Durability.FSYNC, Faults(is_torn=True))
+    random = history.random
+    for _ in range(random.randrange(3, 15)):
+        history.append()
+        if random.random() < 0.4:
+            history.commit()
+    history.append()
+    history.disk.fail_next(random.choice(["sync", "sync", "sync_dir"]))
+    if random.random() < 0.5:
+        history.log.roll()
+    drive(history.directory.commit())
+    if history.log.offline_reason is None:  # a sync_dir was ordered to fail, and none was needed
+        return False
+    promised = history.log.durable_end
+    for _ in range(3):  # what the disk says after a failed sync is worth nothing
+        try:
+            history.append()
+            raise AssertionError("an offline log took an append")
+        except StorageError:
+            drive(history.directory.commit())
+    assert history.log.durable_end == promised
+    history.cut_and_open()
+    assert history.log.offline_reason is None
+    return True
+
+
+def run_full_disk(seed: int) -> bool:
+    """The disk fills up: a typed error, no harm, and it goes on when there is room again."""
+    history = History(seed, Durability.FSYNC, Faults(is_torn=True))
+    random = history.random
+    used = 8_000 + random.randrange(6_000)
+    history.disk.faults = Faults(is_torn=True, capacity_bytes=used)
+    was_full = False
+    for _ in range(40):
+        try:
+            history.append()
+            if random.random() < 0.3:
+                drive(history.directory.commit())
+                history.expected.promised_end = max(history.expected.promised_end, history.log.durable_end)
+        except StorageError:
+            was_full = True
+            history.check_reads()
+            if history.log.offline_reason is not None:
+                break  # no room for a new segment's name: it comes back with a restart
+            history.disk.faults = Faults(is_torn=True, capacity_bytes=None)
+    history.disk.faults = Faults(is_torn=True)
+    history.cut_and_open()
+    history.append()
+    history.commit()
+    return was_full
+
+
+def run_flip(seed: int) -> str:
+    """One bit flips at rest, anywhere: it is noticed, nothing is lost by it in silence, nothing is cut off.
+
+    Returns the kind of file that was hit.
+    """
+    history = History(seed, random_durability(seed), Faults())
+    random = history.random
+    for _ in range(random.randrange(3, 25)):
+        try:
+            random.choice([history.append, history.append, history.append, history.end_transaction, history.roll])()
+            if random.random() < 0.3:
+                random.choice([history.commit, history.settle, history.begin_epoch])()
+        except PowerCut:
+            raise AssertionError("nothing cuts the power here") from None
+    history.commit()
+    if random.random() < 0.5:
+        drive(history.directory.close())
+    else:
+        drive(history.disk.sync_all())
+        history.disk.kill_process()
+    path, position = flip_living_byte(history, Random(seed))
+    try:
+        history.directory = history.open()
+    except Damaged:
+        return path  # both copies of the identity cannot be hit by one bit, but a reader may see it so
+    directory = history.directory
+    history.log = log = directory.logs["t-0"]
+    noticed = directory.findings.damage + directory.findings.cut + scrub(log, history.disk) + log.trouble
+    assert noticed, f"nobody noticed bit flip in {path} at {position}"
+    if path.endswith(".log"):
+        assert any("logs/t-0" in sentence for sentence in noticed), (path, noticed)
+        assert directory.findings.cut == [], f"taken for a torn tail: {directory.findings.cut}"
+        file = history.disk.open(path)
+        assert file.size() > position, "the damaged tail was cut off"
+        file.close()
+    else:
+        assert log.written_end == history.expected.end, "damage outside the records cost records"
+        for base, data in history.expected.batches:
+            if base >= log.start_offset:
+                part = log.read(base, len(data), limit=BatchView(data).last_offset + 1)
+                assert part is not None
+                assert part.read() == data
+                part.release()
+    return path
+
+
+def random_durability(seed: int) -> Durability:
+    return Durability.FSYNC if seed % 2 else Durability.REPLICATED
+
+
+def flip_living_byte(history: History, random: Random) -> tuple[str, int]:
+    """Flips a bit of a byte that means something: not of a ledger's spare room or of the ledger whose turn is over."""
+    disk = history.disk
+    ledger = Ledger(disk)
+    ledger.load()
+    living = [f"logs/t-0/{name}" for name in disk.list("logs/t-0")] + ["directory", ledger.path_of(ledger.turn)]
+    if disk.exists("clean"):
+        living.append("clean")
+    while True:
+        path = random.choice(living)
+        file = disk.open(path)
+        size = min(file.size(), ledger.live_bytes) if path.startswith("ledger") else file.size()
+        file.close()
+        if size and not _is_dead(history, path):
+            position = random.randrange(size)
+            disk.flip_bit(path, position, random.randrange(8))
+            return path, position
+
+
+def _is_dead(history: History, path: str) -> bool:
+    """An index that belongs to a segment which will be scanned anyway, and state that is no longer named."""
+    log = history.log
+    if path.endswith(".index"):
+        settled = [log.path_of(s, "index") for s in log.segments[: log.settled_segments]]
+        is_closed = history.disk.exists("clean")
+        return not is_closed and path not in settled
+    if path.endswith(".producers"):
+        return path not in [log.snapshot_path(offset) for offset, _ in log.snapshots]
+    return path.endswith(".new")
