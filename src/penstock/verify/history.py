@@ -87,7 +87,7 @@ _FIELDS = (
     ("rebalanced", "rebalanced"),
 )
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_decode = json.JSONDecoder().decode
+_decode = json.JSONDecoder().raw_decode
 
 
 def line_of(event: Event) -> str:
@@ -100,42 +100,34 @@ def read_history(lines: Iterable[str]) -> Iterator[Event]:
     """The events of a file or of any lines. A last line that was cut off by a crash is left out."""
     for number, line in enumerate(lines, 1):
         try:
-            fields = _decode(line)
+            fields, end = _decode(line)
+            if end < len(line) - 1 and not line[end:].isspace():
+                raise ValueError("something follows the object")
         except ValueError as trouble:
+            if line.isspace():
+                continue
             if line.endswith("\n"):
-                if line.isspace():
-                    continue
                 raise BadLine(number, f"not JSON: {trouble}") from None
             return  # Only the last line of a file has no newline: its writer died.
         yield _event_of(number, fields)
 
 
-def _event_of(number: int, fields: object) -> Event:
-    if not isinstance(fields, dict):
+def _event_of(number: int, fields: Any) -> Event:
+    if type(fields) is not dict:
         raise BadLine(number, "not an object")
     get = fields.get
     try:
-        event = Event(
-            fields["i"],
-            fields["t"],
-            fields["p"],
-            fields["type"],
-            fields["f"],
-            get("value"),
-            get("op"),
-            get("err"),
-            get("pid"),
-            get("epoch"),
-            get("client"),
-            get("rebalanced"),
-        )
+        event = Event(fields["i"], fields["t"], fields["p"], fields["type"], fields["f"], get("value"), get("op"))
     except KeyError as missing:
         raise BadLine(number, f"without {missing}") from None
+    if len(fields) > 7 or event.value is None or event.operation is None:
+        event.error, event.producer_id, event.producer_epoch = get("err"), get("pid"), get("epoch")
+        event.client, event.rebalanced = get("client"), get("rebalanced")
     if type(event.index) is not int or type(event.time_ns) is not int or type(event.process) not in (str, int):
         raise BadLine(number, '"i" and "t" are integers, "p" is a name or a number')
     if event.type not in TYPES or event.function not in FUNCTIONS:
         raise BadLine(number, f"unknown type {event.type!r} or function {event.function!r}")
-    if event.value is not None and type(event.value) is not list:
+    if type(event.value) is not list and event.value is not None:
         raise BadLine(number, '"value" is not a list')
     return event
 

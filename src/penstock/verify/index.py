@@ -48,7 +48,6 @@ class Index:
         self._watchers = watchers
         self._sessions: dict[Process, _Session] = {}
         self._open: dict[int, tuple[Operation, list[Any]]] = {}
-        self._open_by_process: dict[tuple[Process, Function], dict[int, None]] = {}
         self._last_index = -1
         self._orders = 0
 
@@ -81,7 +80,6 @@ class Index:
         operation = Operation(event.index, function, session.producer)
         self.operations += 1
         self._open[event.index] = operation, value
-        self._open_by_process.setdefault((event.process, function), {})[event.index] = None
         if function == "send":
             self.records_sent += len(value)
             for partition, _, sent in value:
@@ -172,14 +170,19 @@ class Index:
             self._watchers[function].completed(operation, event, asked)
 
     def _close(self, event: Event) -> tuple[Operation, list[Any]]:
-        waiting = self._open_by_process.get((event.process, event.function), {})
         place = event.operation
         if place is None:
-            place = next(iter(waiting), None)
-        if place is None or place not in waiting:
+            place = self._oldest(event)
+        found = None if place is None else self._open.pop(place, None)
+        if found is None or found[0].process != event.process or found[0].function != event.function:
             raise BadEvent(event.index, f"completes no open {event.function} of {event.process}")
-        del waiting[place]
-        return self._open.pop(place)
+        return found
+
+    def _oldest(self, event: Event) -> int | None:
+        for place, (operation, _) in self._open.items():
+            if operation.process == event.process and operation.function == event.function:
+                return place
+        return None
 
     def _end_send(self, operation: Operation, asked: list[Any], event: Event) -> None:
         if event.type == "fail":
@@ -262,7 +265,9 @@ class Index:
         reads: Mapping[int, Value] = index.reads
         position: int | None = None
         first = 0
-        flags = 0
+        between = SUBSCRIBED if session.is_subscribed else 0
+        inside = flags = between | INSIDE
+        rebalanced = event.rebalanced or ()
         for partition, offset, value in rows:
             if partition != current:
                 if current is not None and position is not None:
@@ -273,14 +278,13 @@ class Index:
                 reads = index.reads
                 position = session.positions.get(partition)
                 first = offset
-                flags = INSIDE if partition in touched else 0
+                flags = inside if partition in touched else between
                 touched.add(partition)
             if reads.get(offset, _MISSING) != value:
                 self._read_first(index, offset, value, operation)
-            if position is not None and offset != position + 1:
-                self._jump(index, (first, position, offset), flags, operation, event, session)
-                first = offset
-            flags = INSIDE
+            if position is not None and offset != position + 1 and partition not in rebalanced:
+                index.add_jump(position, offset, flags, operation)
+            flags = inside
             position = offset
         if current is not None and position is not None:
             index.add_run(first, position, operation)
@@ -293,24 +297,6 @@ class Index:
             index.strangers.append((_checked(offset), value, operation))
         if index.reads.setdefault(_checked(offset), value) != value:
             index.read_clashes.append((offset, value, operation))
-
-    @staticmethod
-    def _jump(
-        index: PartitionIndex,
-        way: tuple[int, int, int],
-        flags: int,
-        operation: Operation,
-        event: Event,
-        session: _Session,
-    ) -> None:
-        first, position, offset = way
-        if flags & INSIDE:
-            index.add_run(first, position, operation)
-        if event.rebalanced and index.partition in event.rebalanced:
-            return
-        if session.is_subscribed:
-            flags |= SUBSCRIBED
-        index.add_jump(position, offset, flags, operation)
 
     def _forget_rebalanced(self, event: Event) -> None:
         for partition in event.rebalanced or ():

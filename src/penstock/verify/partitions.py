@@ -35,9 +35,7 @@ class PartitionIndex:
         self._run_last = array("q")
         self._run_operations: list[Operation] = []
         self._run_highest = array("q")
-        self._jump_from = array("q")
-        self._jump_to = array("q")
-        self._jump_flags = bytearray()
+        self._jumps = array("q")
         self._jump_operations: list[Operation] = []
         self._first_readers: dict[int, Operation] | None = None
 
@@ -54,14 +52,12 @@ class PartitionIndex:
 
     def add_jump(self, from_offset: int, to_offset: int, flags: int, operation: Operation) -> None:
         """A reader went on at another offset than the next."""
-        self._jump_from.append(from_offset)
-        self._jump_to.append(to_offset)
-        self._jump_flags.append(flags)
+        self._jumps.extend((from_offset, to_offset, flags))
         self._jump_operations.append(operation)
 
     def jumps(self) -> Iterator[tuple[int, int, int, Operation]]:
         """All jumps, in the order in which they were seen: from, to, flags, operation."""
-        return zip(self._jump_from, self._jump_to, self._jump_flags, self._jump_operations, strict=True)
+        return zip(self._jumps[::3], self._jumps[1::3], self._jumps[2::3], self._jump_operations, strict=True)
 
     @property
     def has_jumps(self) -> bool:
@@ -95,9 +91,17 @@ class PartitionIndex:
         return (self._run_operations[place],) if place < len(self._run_operations) else ()
 
     def _find_first_readers(self) -> dict[int, Operation]:
-        readers: dict[int, Operation] = {}
         offsets = sorted(self.reads)
+        passed: dict[Operation, set[int]] = {}
+        for from_offset, to_offset, flags, operation in self.jumps():
+            if flags & INSIDE:
+                gap = offsets[bisect_right(offsets, from_offset) : bisect_left(offsets, to_offset)]
+                if gap:
+                    passed.setdefault(operation, set()).update(gap)
+        readers: dict[int, Operation] = {}
         for first, last, operation in zip(self._run_first, self._run_last, self._run_operations, strict=True):
+            skipped = passed.get(operation, ())
             for offset in offsets[bisect_left(offsets, first) : bisect_right(offsets, last)]:
-                readers.setdefault(offset, operation)
+                if offset not in skipped:
+                    readers.setdefault(offset, operation)
         return readers
