@@ -20,26 +20,67 @@ from penstock.model.ports import Buffer, FileSlice, Workers
 BACKLOG_MAX = 1024
 BUFFERS_MAX = 512
 """Buffers in one `sendmsg`; the kernel takes 1,024."""
-PIECE_BYTES = 512 * 1024
+PIECE_BYTES = 1024 * 1024
 """As much of a file as is probed, fetched and sent in one go."""
+SMALL_BYTES = 128 * 1024
+"""What the kernel reads ahead by itself."""
 TURN_BYTES = 4 * 1024 * 1024
 """Sent without waiting, after this much the loop gets its turn."""
+
+
+class _Watch:
+    """Waits until a descriptor is readable, or writable.
+
+    The watch stays with the loop when the wait is over: most likely it is needed again. If not, the next event ends it.
+    """
+
+    __slots__ = ("_add", "_fd", "_is_set", "_loop", "_remove", "_waiter")
+
+    def __init__(self, fd: int, *, is_for_reading: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._add = self._loop.add_reader if is_for_reading else self._loop.add_writer
+        self._remove = self._loop.remove_reader if is_for_reading else self._loop.remove_writer
+        self._fd = fd
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def ready(self) -> "asyncio.Future[None]":
+        """Done when the kernel says so. One at a time."""
+        assert self._waiter is None or self._waiter.done(), "somebody else is waiting"
+        self._waiter = self._loop.create_future()
+        if not self._is_set:
+            self._is_set = True
+            self._add(self._fd, self._on_event)
+        return self._waiter
+
+    def close(self, error: OSError) -> None:
+        """Before the descriptor is closed. Whoever waits gets the error."""
+        if self._is_set and not self._loop.is_closed():
+            self._remove(self._fd)
+        self._is_set = False
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+
+    def _on_event(self) -> None:
+        if self._waiter is None or self._waiter.done():
+            self._remove(self._fd)
+            self._is_set = False
+        else:
+            self._waiter.set_result(None)
 
 
 class HostConnection:
     """One end of a TCP connection. One receive and one send at a time."""
 
-    __slots__ = ("_is_read_watched", "_local", "_loop", "_peer", "_readable", "_sent_bytes", "_socket", "_writable")
+    __slots__ = ("_local", "_peer", "_read_watch", "_sent_bytes", "_socket", "_write_watch")
 
     def __init__(self, connected: socket.socket) -> None:
-        self._loop = asyncio.get_running_loop()
         self._socket = connected
         self._peer = _name(connected.getpeername())
         self._local = _name(connected.getsockname())
-        self._readable: asyncio.Future[None] | None = None
-        self._writable: asyncio.Future[None] | None = None
-        self._is_read_watched = False
-        self._sent_bytes = 0  # since the last wait
+        self._read_watch = _Watch(connected.fileno(), is_for_reading=True)
+        self._write_watch = _Watch(connected.fileno(), is_for_reading=False)
+        self._sent_bytes = 0  # since the loop last had its turn
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
@@ -58,80 +99,105 @@ class HostConnection:
             try:
                 return self._socket.recv_into(view)
             except BlockingIOError:
-                await self._until_readable()
+                await self._read_watch.ready()
+            except ConnectionError:
+                raise
             except OSError as error:
-                raise _broken(error) from error
+                raise ConnectionError(error.errno, str(error)) from error
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
         """Sends all of them in order, and releases the slices whatever happens."""
+        memory: list[Buffer] = []
         try:
-            memory: list[Buffer] = []
             for buffer in buffers:
                 if isinstance(buffer, FileSlice):
                     if memory:
-                        await self._send_memory(memory, socket.MSG_MORE)
-                        memory = []
-                    await self._send_slice(buffer)
+                        if rest := self._push_memory(memory, socket.MSG_MORE):
+                            await self._send_memory(rest, socket.MSG_MORE)
+                        memory.clear()
+                    if (sent := self._push_slice(buffer)) < buffer.size_bytes:
+                        await self._send_slice(buffer, sent)
                     buffer.release()
+                    if self._sent_bytes >= TURN_BYTES:
+                        self._sent_bytes = 0
+                        await asyncio.sleep(0)
                 elif len(buffer):
                     memory.append(buffer)
-            if memory:
-                await self._send_memory(memory, 0)
-        except OSError as error:
+            if memory and (rest := self._push_memory(memory, 0)):
+                await self._send_memory(rest, 0)
+        except BaseException as error:
             self.close()
-            raise _broken(error) from error
-        except BaseException:
-            self.close()
-            raise
-        finally:
             for buffer in buffers:
                 if isinstance(buffer, FileSlice):
                     buffer.release()
+            if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+                raise ConnectionError(error.errno, str(error)) from error
+            raise
 
     def close(self) -> None:
         """Ends the connection at once; whoever waits on it gets a ConnectionError."""
-        fd = self._socket.fileno()
-        if fd < 0:
-            return
-        if not self._loop.is_closed():
-            if self._is_read_watched:
-                self._loop.remove_reader(fd)
-            if self._writable is not None:
-                self._loop.remove_writer(fd)
-        self._is_read_watched = False
-        self._socket.close()
-        for waiter in (self._readable, self._writable):
-            if waiter is not None and not waiter.done():
-                waiter.set_exception(ConnectionAbortedError(errno.ECONNABORTED, "the connection was closed"))
+        if self._socket.fileno() >= 0:
+            for watch in (self._read_watch, self._write_watch):
+                watch.close(ConnectionAbortedError(errno.ECONNABORTED, "the connection was closed"))
+            self._socket.close()
 
-    async def _send_memory(self, memory: list[Buffer], flags: int) -> None:
-        while len(memory) > BUFFERS_MAX:
-            await self._send_memory(memory[:BUFFERS_MAX], socket.MSG_MORE)
-            memory = memory[BUFFERS_MAX:]
-        while True:
+    def _push_memory(self, memory: list[Buffer], flags: int) -> list[Buffer]:
+        """Sends what goes without waiting; what is left."""
+        if len(memory) == 1:  # the header before a slice
+            buffer = memory[0]
             try:
-                sent = self._socket.sendmsg(memory, (), flags)
+                sent = self._socket.send(buffer, flags)
             except BlockingIOError:
-                await self._until_writable()
-                continue
+                return memory
             self._sent_bytes += sent
-            memory = _rest(memory, sent)
-            if not memory:
-                return
+            return [] if sent == len(buffer) else [memoryview(buffer)[sent:]]
+        while memory:
+            batch = memory if len(memory) <= BUFFERS_MAX else memory[:BUFFERS_MAX]
+            try:
+                sent = self._socket.sendmsg(batch, (), flags)
+            except BlockingIOError:
+                break
+            self._sent_bytes += sent
+            for number, buffer in enumerate(batch):
+                if sent < len(buffer):
+                    return [memoryview(buffer)[sent:], *memory[number + 1 :]]
+                sent -= len(buffer)
+            memory = memory[len(batch) :]
+        return memory
 
-    async def _send_slice(self, part: FileSlice) -> None:
-        file, position, end = part.file, part.position, part.position + part.size_bytes
+    async def _send_memory(self, rest: list[Buffer], flags: int) -> None:
+        while rest:
+            await self._until_writable()
+            rest = self._push_memory(rest, flags)
+
+    def _push_slice(self, part: FileSlice) -> int:
+        """Sends what goes without waiting if the slice is one piece and hot; how much that was."""
+        file = part.file
+        if part.size_bytes > PIECE_BYTES or not isinstance(file, HostFile):
+            return 0
+        if not _is_hot(file, part.position, part.size_bytes):
+            return 0
+        try:
+            sent = os.sendfile(self._socket.fileno(), file.fd, part.position, part.size_bytes)
+        except BlockingIOError:
+            return 0
+        self._sent_bytes += sent
+        return sent
+
+    async def _send_slice(self, part: FileSlice, sent: int) -> None:
+        file, position, end = part.file, part.position + sent, part.position + part.size_bytes
         while position < end:
             piece_end = min(end, position + PIECE_BYTES)
             if isinstance(file, HostFile):
-                if not (file.is_resident_at(position) and file.is_resident_at(piece_end - 1)):
+                if not _is_hot(file, position, piece_end - position):
                     await file.read_ahead(position, piece_end - position)
                 await self._send_file(file.fd, position, piece_end)
             else:
                 data = file.read(position, piece_end - position)
                 if len(data) < piece_end - position:
                     raise ConnectionError(errno.EIO, f"{file.path} is shorter than promised")
-                await self._send_memory([data], 0)
+                if rest := self._push_memory([data], 0):
+                    await self._send_memory(rest, 0)
             position = piece_end
 
     async def _send_file(self, fd: int, position: int, end: int) -> None:
@@ -149,49 +215,20 @@ class HostConnection:
                 self._sent_bytes = 0
                 await asyncio.sleep(0)
 
-    async def _until_readable(self) -> None:
-        """Waits for the kernel. The watch stays when it is over: most likely it is needed again."""
-        assert self._readable is None, "somebody else is receiving"
-        self._readable = self._loop.create_future()
-        if not self._is_read_watched:
-            self._loop.add_reader(self._socket.fileno(), self._on_readable)
-            self._is_read_watched = True
-        try:
-            await self._readable
-        finally:
-            self._readable = None
-
-    def _on_readable(self) -> None:
-        if self._readable is None:
-            self._loop.remove_reader(self._socket.fileno())
-            self._is_read_watched = False
-        elif not self._readable.done():
-            self._readable.set_result(None)
-
     async def _until_writable(self) -> None:
-        assert self._writable is None, "somebody else is sending"
         self._sent_bytes = 0
-        self._writable = self._loop.create_future()
-        fd = self._socket.fileno()
-        self._loop.add_writer(fd, _wake, self._writable)
-        try:
-            await self._writable
-        finally:
-            if self._socket.fileno() >= 0:
-                self._loop.remove_writer(fd)
-            self._writable = None
+        await self._write_watch.ready()
 
 
 class HostListener:
     """A listening socket. One accept at a time."""
 
-    __slots__ = ("_address", "_loop", "_socket", "_waiter")
+    __slots__ = ("_address", "_socket", "_watch")
 
     def __init__(self, listening: socket.socket) -> None:
-        self._loop = asyncio.get_running_loop()
         self._socket = listening
         self._address = _name(listening.getsockname())
-        self._waiter: asyncio.Future[None] | None = None
+        self._watch = _Watch(listening.fileno(), is_for_reading=True)
 
     @property
     def address(self) -> str:
@@ -204,7 +241,7 @@ class HostListener:
             try:
                 accepted, _ = self._socket.accept()
             except BlockingIOError:
-                await self._until_readable()
+                await self._watch.ready()
                 continue
             except ConnectionAbortedError:  # it was gone before we looked
                 continue
@@ -216,27 +253,9 @@ class HostListener:
 
     def close(self) -> None:
         """Accepts no more."""
-        fd = self._socket.fileno()
-        if fd < 0:
-            return
-        if self._waiter is not None:
-            if not self._loop.is_closed():
-                self._loop.remove_reader(fd)
-            if not self._waiter.done():
-                self._waiter.set_exception(OSError(errno.EBADF, "the listener was closed"))
-        self._socket.close()
-
-    async def _until_readable(self) -> None:
-        assert self._waiter is None, "somebody else is accepting"
-        self._waiter = self._loop.create_future()
-        fd = self._socket.fileno()
-        self._loop.add_reader(fd, _wake, self._waiter)
-        try:
-            await self._waiter
-        finally:
-            if self._socket.fileno() >= 0:
-                self._loop.remove_reader(fd)
-            self._waiter = None
+        if self._socket.fileno() >= 0:
+            self._watch.close(OSError(errno.EBADF, "the listener was closed"))
+            self._socket.close()
 
 
 class HostNetwork:
@@ -310,17 +329,11 @@ def _wake(waiter: "asyncio.Future[None]") -> None:
         waiter.set_result(None)
 
 
-def _rest(memory: list[Buffer], sent: int) -> list[Buffer]:
-    """What is left after that many bytes."""
-    for number, buffer in enumerate(memory):
-        if sent < len(buffer):
-            return [memoryview(buffer)[sent:], *memory[number + 1 :]] if sent else memory[number:]
-        sent -= len(buffer)
-    return []
-
-
-def _broken(error: OSError) -> ConnectionError:
-    return error if isinstance(error, ConnectionError) else ConnectionError(error.errno, str(error))
+def _is_hot(file: HostFile, position: int, size_bytes: int) -> bool:
+    """Whether both ends are resident; of a small part, its end: what it costs to be wrong there is one short read."""
+    if size_bytes > SMALL_BYTES and not file.is_resident_at(position):
+        return False
+    return file.is_resident_at(position + max(0, size_bytes - 1))
 
 
 def _name(address: Sequence[object]) -> str:
