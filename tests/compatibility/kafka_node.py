@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,6 +26,9 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 POLL_S = 0.05
 LOG_TAIL_BYTES = 16 * 1024
+
+# For a guest on a small machine that should be there soon. Who measures it gives it a whole compiler and more heap.
+JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 PROPERTIES: Mapping[str, str] = {
     "process.roles": "broker,controller",
@@ -54,7 +57,9 @@ class KafkaFailed(Exception):
 class KafkaNode:
     """One node with its files under `directory`. Use it as a context manager, or `start` and `stop` it."""
 
-    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None, heap: str = "512m") -> None:
+    def __init__(
+        self, directory: Path, properties: Mapping[str, str] | None = None, java: Sequence[str] = JAVA
+    ) -> None:
         broker_port, controller_port = _free_ports(2)
         self.bootstrap = f"{HOST}:{broker_port}"
         self.data = directory / "data"
@@ -67,7 +72,7 @@ class KafkaNode:
             **(properties or {}),
         }
         self._settings = directory / "server.properties"
-        self._heap = heap
+        self._options = java
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -132,11 +137,9 @@ class KafkaNode:
         return "\n".join(line for line in lines if " INFO " not in line)[-LOG_TAIL_BYTES:]
 
     def _java(self, library: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        # The collector and the log's level are chosen for a guest on a small machine.
-        options = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO"]
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                ["java", *options, "-cp", f"{library}/*", *arguments, str(self._settings)],
+                ["java", *self._options, "-Dlog4j2.level=INFO", "-cp", f"{library}/*", *arguments, str(self._settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

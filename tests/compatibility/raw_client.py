@@ -1,11 +1,12 @@
 """The least client that can be: one blocking connection, our wire code, and record batches as they lie on the wire.
 
-It repeats nothing, so that a test sees exactly what a broker answers; only a new topic is waited for.
+It repeats nothing, so that a test sees exactly what a broker answers; only new topics and late records are waited for.
 """
 
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
@@ -43,6 +44,7 @@ R = TypeVar("R", bound=Response)
 
 CLIENT_ID = "penstock-raw-client"
 TIMEOUT_S = 30.0
+POLL_S = 0.01
 API_VERSIONS_VERSION = 4
 NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 READ_UNCOMMITTED = 0
@@ -149,11 +151,8 @@ class RawClient:
         (made,) = self.ask(CreateTopicsRequest(topics=[wanted]), CreateTopicsResponse).topics
         _check(made.error_code, made.error_message)
         topic = Topic(name, made.topic_id)
-        deadline = time.monotonic() + TIMEOUT_S
         for partition in range(partitions):
-            while not self._serves(topic, partition):
-                assert time.monotonic() < deadline, f"partition {partition} of {name} does not come up"
-                time.sleep(0.01)
+            _wait_until(partial(self._serves, topic, partition), f"partition {partition} of {name} is up")
         return topic
 
     def _serves(self, topic: Topic, partition: int) -> bool:
@@ -205,6 +204,13 @@ class RawClient:
         _check(fetched.error_code)
         return fetched
 
+    def wait_for_end(self, topic: Topic, partition: int, end_offset: int) -> None:
+        """Waits until everything before an offset can be fetched."""
+        _wait_until(
+            lambda: self.fetch(topic, partition, 0).high_watermark >= end_offset,
+            f"partition {partition} of {topic.name} ends at {end_offset}",
+        )
+
     def fetch_batches(self, topic: Topic, partition: int, offset: int = 0) -> Iterator[BatchView]:
         """Every batch from an offset up to the high watermark, aborted ones and markers included."""
         while (fetched := self.fetch(topic, partition, offset)).high_watermark > offset:
@@ -222,6 +228,13 @@ def _whole_batches(records: bytes | bytearray | memoryview) -> Iterator[BatchVie
     except TornBatch as torn:
         if not torn.position:
             raise
+
+
+def _wait_until(is_so: Callable[[], bool], story: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not yet: {story}"
+        time.sleep(POLL_S)
 
 
 def _check(code: ErrorCode, message: str | None = None) -> None:

@@ -89,13 +89,18 @@ def test_we_read_the_transactions_of_kafka(kafka: KafkaNode, kafka_client: RawCl
     transact(kafka.bootstrap, topic.name, TRANSACTIONS)
     (coordinator,) = kafka_client.topic("__transaction_state").partitions
 
+    # Markers are written after the producer has its answer.
+    kafka_client.wait_for_end(topic, 0, TRANSACTIONS[-1][1][-1].offset + 2)
+
     stored = [check_batch(batch.whole, STORED) for batch in kafka_client.fetch_batches(topic, 0)]
-    assert [batch.is_control for batch in stored] == [False, True] * len(TRANSACTIONS)
-    for (end, records), data, control in zip(TRANSACTIONS, stored[::2], stored[1::2], strict=True):
-        assert data.is_transactional
-        assert control.is_transactional
-        assert list(rows(data, CAP_BYTES)) == records
-        assert (control.producer_id, control.base_sequence, control.count) == (data.producer_id, NO_SEQUENCE, 1)
+    (producer_id,) = {batch.producer_id for batch in stored}
+    assert all(batch.is_transactional for batch in stored)
+    data = [record for batch in stored if not batch.is_control for record in rows(batch, CAP_BYTES)]
+    assert data == [record for _, records in TRANSACTIONS for record in records]
+
+    controls = [batch for batch in stored if batch.is_control]
+    for (end, records), control in zip(TRANSACTIONS, controls, strict=True):
+        assert (control.base_sequence, control.count) == (NO_SEQUENCE, 1)
         assert read_control_type(control) is end
         (record,) = rows(control, CAP_BYTES)
         assert record.offset == records[-1].offset + 1
@@ -104,7 +109,7 @@ def test_we_read_the_transactions_of_kafka(kafka: KafkaNode, kafka_client: RawCl
         # What we would have written in its place, to the last byte.
         ours = marker_batch(
             marker,
-            producer_id=control.producer_id,
+            producer_id=producer_id,
             producer_epoch=control.producer_epoch,
             timestamp_ms=record.timestamp_ms,
             base_offset=record.offset,
@@ -114,22 +119,17 @@ def test_we_read_the_transactions_of_kafka(kafka: KafkaNode, kafka_client: RawCl
 
     fetched = kafka_client.fetch(topic, 0, 0, READ_COMMITTED)
     aborted = [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions or ()]
-    expected = zip(TRANSACTIONS, stored[::2], strict=True)
-    assert sorted(aborted) == sorted(
-        (data.producer_id, records[0].offset) for (end, records), data in expected if end is ABORT
-    )
+    assert sorted(aborted) == [(producer_id, records[0].offset) for end, records in TRANSACTIONS if end is ABORT]
 
 
 @apache_kafka
 def test_we_read_the_log_of_the_quorum(kafka: KafkaNode) -> None:
     """Kafka's own control records of the other kinds lie in the files of its metadata log."""
     (segment,) = kafka.data.glob("__cluster_metadata-0/*.log")
-    leader_changes = list(control_records(segment.read_bytes(), ControlType.LEADER_CHANGE))
-    assert leader_changes
-    for record in leader_changes:
-        message, _ = read_from(LeaderChangeMessage, 0, record.value or b"")
-        assert message.leader_id == int(kafka.properties["node.id"])
-        assert [voter.voter_id for voter in message.voters] == [message.leader_id]
+    elected = next(control_records(segment.read_bytes(), ControlType.LEADER_CHANGE))
+    message, _ = read_from(LeaderChangeMessage, 0, elected.value or b"")
+    assert message.leader_id == int(kafka.properties["node.id"])
+    assert [voter.voter_id for voter in message.voters] == [message.leader_id]
 
     bootstrap = (kafka.data / "bootstrap.checkpoint").read_bytes()
     (header,) = control_records(bootstrap, ControlType.SNAPSHOT_HEADER)
