@@ -3,8 +3,9 @@
 import asyncio
 from time import process_time
 
-from penstock.simulator.loop import new_loop
 from tests.simulation.toy import run_seed
+
+from penstock.simulator.loop import new_loop
 
 PAIRS = 50
 ROUNDS = 1_000

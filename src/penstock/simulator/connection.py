@@ -241,7 +241,7 @@ class SimulatedConnection:
                 self._reader = None
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
-        """Returns when everything is on its way; waits while the window is full."""
+        """Returns when everything is on its way; waits while the window is full. A failed send ends the connection."""
         if self._is_sending:
             raise RuntimeError(f"two writers on {self._local}")
         self._is_sending = True
@@ -265,6 +265,9 @@ class SimulatedConnection:
                         gathered_bytes = 0
             if gathered:
                 await self._push(b"".join(gathered))
+        except BaseException:
+            self.close()  # half a frame would poison the stream
+            raise
         finally:
             self._is_sending = False
             for buffer in buffers:
@@ -321,10 +324,8 @@ class SimulatedConnection:
         try:
             data = buffer.file.read(buffer.position + position, size)
         except OSError as error:
-            self.close()
             raise ConnectionAbortedError(errno.ECONNABORTED, f"cannot read {buffer.file.path}") from error
         if len(data) < size:
-            self.close()  # as sendfile does: what was promised cannot be kept, and the stream is useless now
             raise ConnectionAbortedError(errno.ECONNABORTED, f"{buffer.file.path} is shorter than promised")
         return data
 

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import pytest
 
+from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.model.ports import Connection, FileSlice, Listener
 from penstock.simulator.network import NodeNetwork
@@ -268,14 +270,13 @@ def test_send_waits_when_the_window_is_full(pair: Pair) -> None:
     pair.run(story)
 
 
-def test_a_cancelled_send_has_sent_a_part(pair: Pair) -> None:
+def test_a_cancelled_send_has_sent_a_part_and_ends_the_connection(pair: Pair) -> None:
     pair.network.window_bytes = 1_000
 
     async def story() -> None:
         ours, theirs = await pair.join()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(ours.send([bytes(2_500)]), 1)
-        ours.close()
         assert await read_all(theirs, 1_000) == bytes(1_000)
         assert await read(theirs) == b""
 
@@ -329,6 +330,23 @@ def test_slices_are_released_when_the_connection_is_gone(pair: Pair) -> None:
         with pytest.raises(ConnectionAbortedError):
             await ours.send([part])
         assert disk.open_count == 0
+
+    pair.run(story)
+
+
+def test_a_file_that_cannot_be_read_ends_the_connection(pair: Pair) -> None:
+    async def story() -> None:
+        disk = LossyDisk(MemoryDisk(), Random(1))
+        file = disk.open("f", create=True)
+        file.write(0, b"x" * 100)
+        disk.fail_next("read")
+        ours, theirs = await pair.join()
+        part = FileSlice(file, 50, 50)
+        file.close()
+        with pytest.raises(ConnectionAbortedError, match="cannot read f"):
+            await ours.send([part])
+        assert disk.open_count == 0
+        assert await read(theirs) == b""
 
     pair.run(story)
 
