@@ -244,6 +244,8 @@ async def open_directory(
             findings=findings,
         )
         directory._next_number = max(directory._next_number, log.identity.number + 1)
+    if not is_clean:
+        await disk.sync_all()  # once for all logs: what was found is promised from now on
     directory._next_number = max([directory._next_number, *(n + 1 for n in directory.ledger.entries)])
     entries = directory.ledger.entries
     directory.ledger.entries = {

@@ -62,7 +62,10 @@ async def open_log(
     now_ms: int,
     findings: Findings,
 ) -> Log:
-    """The log as it was left. `is_clean` says that the whole directory was shut down properly."""
+    """The log as it was left. `is_clean` says that the whole directory was shut down properly.
+
+    After a crash the caller syncs the disk before anything is promised or appended.
+    """
     said = checked.read(pool.disk, manifest.path_of(path), manifest.KIND, MANIFEST_VERSION)
     if said.damage is not None:
         findings.damage.append(f"{said.damage} (its second copy is whole and was used)")
@@ -80,7 +83,7 @@ async def open_log(
         return log
     entry = ledger.get(identity.number)
     scan = _TailScan(log, pool, entry, now_ms, findings)
-    await scan.run()
+    scan.run()
     if entry is not None:
         log.high_watermark = max(log.high_watermark, entry.high_watermark)
     log.high_watermark = max(log.start_offset, min(log.high_watermark, log.written_end))
@@ -112,7 +115,7 @@ class _TailScan:
         self.findings = findings
         self.has_reached_entry = entry is None
 
-    async def run(self) -> None:
+    def run(self) -> None:
         log = self.log
         sealed, active = log.segments[:-1], log.segments[-1]
         self._check_sealed(sealed)
@@ -140,7 +143,7 @@ class _TailScan:
         if not self.has_reached_entry:
             self._damaged(f"{log.path}: ends at {log.written_end}, but was on stable storage to {self._promised_end()}")
         if log.offline_reason is None:
-            await self._finish(tail[len(log.segments) - len(sealed) :])
+            self._finish(tail[len(log.segments) - len(sealed) :])
 
     def _promised_end(self) -> int:
         return self.entry.end_offset if self.entry is not None else 0
@@ -240,8 +243,8 @@ class _TailScan:
         self.findings.damage.append(trouble)
         self.log.take_offline(f"damaged: {trouble}")
 
-    async def _finish(self, dropped: list[Segment]) -> None:
-        """Makes what is left the log: cuts the tail, removes what lies behind it, and syncs both."""
+    def _finish(self, dropped: list[Segment]) -> None:
+        """Makes what is left the log: cuts the tail and removes what lies behind it. Whoever opens logs syncs them."""
         log, active = self.log, self.log.active
         for segment in dropped:
             for ending in ("log", "index"):
@@ -251,8 +254,4 @@ class _TailScan:
         file = self.pool.file(log.path_of(active, "log"), create=True)
         if file.size() != active.size_bytes:
             file.truncate(active.size_bytes)
-        await file.sync()
-        await self.disk.sync_dir(log.path)
-        for segment in log.segments[log.settled_segments : -1]:
-            await self.pool.file(log.path_of(segment, "log")).sync()
         log.synced_end = log.written_end
