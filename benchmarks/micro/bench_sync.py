@@ -216,7 +216,7 @@ to the moment its bytes were on stable storage: p50 / p99 / max.
 ![ack p99 by number of dirty logs](sync.svg)
 
 `python -m benchmarks.micro.bench_sync --seconds {seconds:g} --record`, {datetime.date.today().isoformat()},
-Python {platform.python_version()}, Linux {platform.release()}, 2 shared cores, 24 GiB, ext4 on a virtual disk (which may
+Python {platform.python_version()}, Linux {platform.release()}, 2 shared cores, 24 GiB, ext4 on a virtual disk (it may
 answer a sync from a cache: the ratios say more than the times).
 """
     (RESULTS / "sync.md").write_text(text)

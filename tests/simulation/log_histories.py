@@ -344,6 +344,7 @@ class History:
                 else:
                     self.cut_and_open()
             except PowerCut:
+                self._note_promise()  # whoever looked at that moment may have believed it
                 self.cut_and_open()
         self.cut_and_open()
 
