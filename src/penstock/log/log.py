@@ -121,7 +121,9 @@ class Log:
     def last_stable_offset(self) -> int:
         """The end of what read_committed readers may see: no transaction before it is undecided."""
         unstable = self.producers.first_unstable(self.high_watermark)
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.start_offset)  # its beginning may have been deleted
 
     @property
     def size_bytes(self) -> int:
@@ -192,8 +194,10 @@ class Log:
     def _write(self, batch: BatchView, data: bytearray | memoryview, now_ms: int) -> None:
         segment = self.segments[-1]
         if segment.size_bytes and self._must_roll(segment, batch):
-            segment = self._roll(batch.base_offset)
+            segment = self._roll(self.written_end)  # a gap, if there is one, lies inside: segments touch
         position = segment.size_bytes
+        # Before anything is written: it may have to read the segment, and find it damaged.
+        index = segment.index if segment.index is not None else self.index_in_memory(segment)
         file = self._pool.file(self.path_of(segment, "log"))
         try:
             file.write(position, data)
@@ -202,7 +206,6 @@ class Log:
         # From here on the batch is in the log: nothing below may fail before the end has moved (R20).
         segment.take(batch, data)
         self.written_end = segment.end_offset
-        index = segment.index if segment.index is not None else self.index_in_memory(segment)
         if position - (index.positions[-1] if index.positions else 0) >= self.settings.index_interval_bytes:
             index.add(batch.base_offset - segment.base_offset, position, segment.max_timestamp_ms)
         if batch.leader_epoch > self.epochs.latest:
@@ -265,12 +268,15 @@ class Log:
         """What must be synced so that everything written so far is durable; None when there is nothing to do."""
         if self.offline_reason is not None or not (self._unsynced or self._has_new_names):
             return None
-        files: list[File] = []
+        ticket = SyncTicket(self, [], self._has_new_names, self.ledger_entry(), self.cuts)
         for segment in self._unsynced.values():
-            file = self._pool.file(self.path_of(segment, "log"))
+            try:
+                file = self._pool.file(self.path_of(segment, "log"))
+            except OSError as error:
+                self.fail_sync(ticket, error)
+                return None
             file.pin()
-            files.append(file)
-        ticket = SyncTicket(self, files, self._has_new_names, self.ledger_entry(), self.cuts)
+            ticket.files.append(file)
         self._unsynced = {}
         self._has_new_names = False
         return ticket
@@ -434,7 +440,8 @@ class Log:
             if position - last >= self.settings.index_interval_bytes:
                 index.add(batch.base_offset - segment.base_offset, position, max_timestamp_ms)
             if states is not None and batch.producer_id >= 0:
-                aborted = states.apply(batch, 0, states.first_unstable(batch.base_offset) or batch.base_offset)
+                unstable = states.first_unstable(batch.base_offset)
+                aborted = states.apply(batch, 0, batch.base_offset if unstable is None else unstable)
                 if aborted is not None:
                     index.aborted.append(aborted)
         return index
@@ -457,7 +464,8 @@ class Log:
             file = self._pool.file(self.path_of(segment, "log"))
             for _, batch in scan_batches(file, 0, segment.size_bytes):
                 if start <= batch.base_offset < offset and batch.producer_id >= 0:
-                    states.apply(batch, now_ms, states.first_unstable(batch.base_offset) or batch.base_offset)
+                    states.first_unstable(self.high_watermark)  # forgets what is decided and replicated
+                    states.apply(batch, now_ms, 0)
         return states
 
     def load_snapshot(self, offset: int) -> ProducerStates | None:
