@@ -492,6 +492,12 @@ class Log:
         for segment in segments:
             self._unsynced.pop(segment.base_offset, None)
 
+    def void_syncs(self) -> None:
+        """Everything written is being given up: no round, begun or coming, is to promise it."""
+        self.cuts += 1
+        self._unsynced = {}
+        self._has_new_names = False
+
     def note_snapshot(self, offset: int, *, has_any: bool) -> None:
         """Producer state at an offset is kept from now on, in place of what was kept for it before."""
         self.snapshots = sorted([*(kept for kept in self.snapshots if kept[0] != offset), (offset, has_any)])

@@ -118,6 +118,8 @@ class _TailScan:
     def run(self) -> None:
         log = self.log
         sealed, active = log.segments[:-1], log.segments[-1]
+        # Later ones may speak of a tail that was cut or lost since.
+        log.snapshots = [(offset, has_any) for offset, has_any in log.snapshots if offset <= active.base_offset]
         self._check_sealed(sealed)
         tail = self._find_tail(sealed, active)
         promised_epochs = list(log.epochs)
@@ -156,9 +158,8 @@ class _TailScan:
             if size_bytes != segment.size_bytes:
                 self._damaged(f"{path}: has {size_bytes} bytes, but was sealed with {segment.size_bytes}")
         entry = self.entry
-        if entry is not None and any(s.base_offset == entry.segment_base for s in sealed):
-            self.has_reached_entry = True
-        if entry is not None and entry.end_offset <= self.log.start_offset:
+        sealed_end = sealed[-1].end_offset if sealed else 0
+        if entry is not None and entry.end_offset <= max(sealed_end, self.log.start_offset):
             self.has_reached_entry = True
 
     def _find_tail(self, sealed: list[Segment], active: Segment) -> list[Segment]:

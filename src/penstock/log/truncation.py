@@ -5,6 +5,7 @@ is appended before the cut is on stable storage: else old and new bytes could mi
 """
 
 from penstock.log import manifest
+from penstock.log.epochs import EpochHistory
 from penstock.log.index import ActiveIndex
 from penstock.log.ledger import Ledger, LedgerEntry
 from penstock.log.log import Log
@@ -50,8 +51,8 @@ async def restart_at(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
 
 async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     gone = log.segments
-    base = gone[0].base_offset
-    await ledger.record([LedgerEntry(log.identity.number, base, 0, base, 0, log.high_watermark)])
+    log.void_syncs()  # a round must not promise anew what is given up here
+    await ledger.record([LedgerEntry(log.identity.number, 0, 0, 0, 0, log.high_watermark)])
     fresh = Segment(offset, 1 + max(segment.generation for segment in gone))
     fresh.index = ActiveIndex()
     file = disk.open(log.path_of(fresh, "log"), create=True)
@@ -59,13 +60,14 @@ async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     file.close()
     await disk.sync_dir(log.path)
     _adopt(log, [fresh])
-    log.epochs.cut_end(offset)
+    log.epochs = EpochHistory()  # what comes now may be of any epoch, also of one before those that we had
     log.snapshots = [(offset, False)]
     log.pending_snapshots = []
     log.producers = ProducerStates()
     await manifest.write(log, disk, 0)
     await ledger.record([log.ledger_entry()])
     remove_segments(log, disk, gone)
+    await disk.sync_dir(log.path)  # else a removed segment could come back and fit behind what is appended now
     log.synced_end = log.written_end
 
 
@@ -81,16 +83,17 @@ async def _truncate(
     log: Log, disk: Disk, ledger: Ledger, keep: int, shortened: Segment, file: File, now_ms: int
 ) -> None:
     segment = log.segments[keep]
-    is_promised = shortened.end_offset <= log.synced_end
+    said = ledger.entries.get(log.identity.number)  # also by a round that is under way
+    is_promised = said is not None and said.end_offset >= shortened.end_offset
     gone = log.segments[keep + 1 :]
     _adopt(log, [*log.segments[:keep], shortened])
     log.epochs.cut_end(log.written_end)
     log.snapshots = [(offset, has_any) for offset, has_any in log.snapshots if offset <= shortened.base_offset]
     log.pending_snapshots = [(offset, r) for offset, r in log.pending_snapshots if offset <= shortened.base_offset]
-    if log.settled_segments > keep:
-        await manifest.write(log, disk, keep)
     if is_promised:  # else the ledger says less already, and segments before this one may not be synced yet
         await ledger.record([log.ledger_entry()])
+    if log.settled_segments > keep:
+        await manifest.write(log, disk, keep)
     remove_segments(log, disk, gone)
     log.forget_files(shortened, "index")
     if disk.exists(log.path_of(shortened, "index")):
