@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from penstock.verify.history import BadEvent, Event, Function, Partition, Process, Value
 from penstock.verify.operations import Operation, Producer, Transaction
 from penstock.verify.partitions import INSIDE, SUBSCRIBED, PartitionIndex
+from penstock.verify.rules import Rules
 
 _MISSING = object()
 
@@ -247,7 +248,7 @@ class Index:
         session.is_subscribed = False
         kept: dict[Partition, int] = {}
         for entry in event.value or ():
-            if isinstance(entry, list):
+            if isinstance(entry, list | tuple):
                 partition, offset = entry
                 if offset is not None:
                     kept[partition] = _checked(offset) - 1
@@ -282,8 +283,12 @@ class Index:
                 touched.add(partition)
             if reads.get(offset, _MISSING) != value:
                 self._read_first(index, offset, value, operation)
-            if position is not None and offset != position + 1 and partition not in rebalanced:
-                index.add_jump(position, offset, flags, operation)
+            if position is not None and offset != position + 1:
+                if partition not in rebalanced:
+                    index.add_jump(position, offset, flags, operation)
+                if flags & INSIDE and offset <= position:
+                    index.add_run(first, position, operation)
+                    first = offset
             flags = inside
             position = offset
         if current is not None and position is not None:
@@ -315,6 +320,15 @@ class Index:
     def is_visible(self, transaction: Transaction) -> bool:
         """Whether anybody read any of its values."""
         return any(value in self.partitions[partition].read_offsets for partition, value in transaction.sends)
+
+    def is_overdue(self, rules: Rules, partition: Partition, offset: int | None) -> bool:
+        """Whether a committed record at this offset must have been read by somebody, wherever it lies."""
+        log = self.partitions[partition]
+        if not rules.must_survive(partition, offset or 0):
+            return False
+        if rules.ends_with_full_read:
+            return offset is None or offset <= log.highest_read
+        return offset is not None and log.was_passed(offset)
 
 
 _NOWHERE = PartitionIndex("")

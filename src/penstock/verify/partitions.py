@@ -38,6 +38,7 @@ class PartitionIndex:
         self._jumps = array("q")
         self._jump_operations: list[Operation] = []
         self._first_readers: dict[int, Operation] | None = None
+        self._passed: tuple[list[int], list[int]] | None = None
 
     def add_ack(self, offset: int, value: Value) -> None:
         """A value was acknowledged at an offset."""
@@ -89,6 +90,28 @@ class PartitionIndex:
             self._run_highest = array("q", accumulate(self._run_last, max))
         place = bisect_left(self._run_highest, offset)
         return (self._run_operations[place],) if place < len(self._run_operations) else ()
+
+    def was_passed(self, offset: int) -> bool:
+        """Whether a reader went on from below this offset to above it, without having been sent there."""
+        if self._passed is None:
+            self._passed = self._find_passed()
+        starts, ends = self._passed
+        place = bisect_right(starts, offset) - 1
+        return place >= 0 and offset < ends[place]
+
+    def _find_passed(self) -> tuple[list[int], list[int]]:
+        """The gaps of all jumps as disjoint ranges."""
+        starts: list[int] = []
+        ends: list[int] = []
+        for from_offset, to_offset, flags, _ in sorted(self.jumps(), key=lambda jump: jump[0]):
+            if to_offset <= from_offset or flags == SUBSCRIBED:
+                continue
+            if ends and from_offset < ends[-1]:
+                ends[-1] = max(ends[-1], to_offset)
+            else:
+                starts.append(from_offset + 1)
+                ends.append(to_offset)
+        return starts, ends
 
     def _find_first_readers(self) -> dict[int, Operation]:
         offsets = sorted(self.reads)

@@ -1,8 +1,8 @@
 """Nothing acknowledged goes missing: lost writes, and what nobody had read at the end.
 
-Whoever read an offset has passed everything below it, so an acknowledged value below the highest offset read by anybody
-must have been read by somebody. Above that, nothing is proven lost, but at the end of a run nothing may be left unseen.
-A transaction of which a part is visible is not lost but torn (`checks.transactions`).
+At the end everybody has read everything, so an acknowledged value below the highest offset that anybody read must have
+been read by somebody. Above that nothing is proven lost, but nothing may be left unseen either. In a history that was
+cut, only what a reader passed is lost. A transaction of which a part is visible is torn, not lost.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,18 @@ def find_losses(index: Index, rules: Rules) -> Iterator[Finding]:
     for partition, log in index.partitions.items():
         read_offsets = log.read_offsets
         for offset, value in log.acknowledgements():
-            if value in read_offsets or not rules.must_survive(partition, offset):
+            if value in read_offsets:
                 continue
             writer = log.writers[value]
-            if offset > log.highest_read:
-                if rules.ends_with_full_read:
-                    sentence = f"{value!r} was acknowledged at offset {offset} of {partition}, but nobody read so far."
-                    yield Finding(Kind.UNSEEN, sentence, (writer,), partition)
-            elif not _is_torn(index, writer):
-                sentence = (
-                    f"{value!r} was acknowledged at offset {offset} of {partition}, and never read, "
-                    f"although offset {log.highest_read} was."
-                )
-                yield Finding(Kind.LOST_WRITE, sentence, (writer, *log.first_reader_past(offset)), partition)
+            if index.is_overdue(rules, partition, offset):
+                if not _is_torn(index, writer):
+                    sentence = (
+                        f"{value!r} was acknowledged at offset {offset} of {partition}, but all readers passed it."
+                    )
+                    yield Finding(Kind.LOST_WRITE, sentence, (writer, *log.first_reader_past(offset)), partition)
+            elif rules.ends_with_full_read and rules.must_survive(partition, offset):
+                sentence = f"{value!r} was acknowledged at offset {offset} of {partition}, but nobody read so far."
+                yield Finding(Kind.UNSEEN, sentence, (writer,), partition)
 
 
 def _is_torn(index: Index, writer: Operation) -> bool:

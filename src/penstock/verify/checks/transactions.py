@@ -7,7 +7,6 @@ that it definitely did not happen.
 from collections.abc import Iterator
 
 from penstock.verify.findings import Finding, Kind
-from penstock.verify.history import Partition
 from penstock.verify.index import Index
 from penstock.verify.operations import Operation, Transaction
 from penstock.verify.rules import Rules
@@ -43,19 +42,13 @@ def find_torn_transactions(index: Index, rules: Rules) -> Iterator[Finding]:
         missing = [
             (partition, value)
             for partition, value, offset in transaction.places()
-            if value not in index.partitions[partition].read_offsets and _must_be_read(index, rules, partition, offset)
+            if value not in index.partitions[partition].read_offsets and index.is_overdue(rules, partition, offset)
         ]
         if missing:
             seen, witnesses = _first_visible(index, transaction)
             names = ", ".join(f"{value!r} in {partition}" for partition, value in missing[:5])
             sentence = f"Of transaction {operation.invoked} of {operation.process}, {seen} is visible, but not {names}."
             yield Finding(Kind.TORN_TRANSACTION, sentence, (operation, *witnesses), missing[0][0])
-
-
-def _must_be_read(index: Index, rules: Rules, partition: Partition, offset: int | None) -> bool:
-    if offset is None:
-        return rules.ends_with_full_read and rules.must_survive(partition, 0)
-    return offset <= index.partitions[partition].highest_read and rules.must_survive(partition, offset)
 
 
 def _first_visible(index: Index, transaction: Transaction) -> tuple[str, tuple[Operation, ...]]:

@@ -1,0 +1,45 @@
+"""No false alarms: a correct log under everything that clients and faults may do gives nothing to report."""
+
+import io
+
+import pytest
+from tests.unit.verify.generated import clean_history, clean_pipeline
+
+from penstock.verify.check import check, check_lines
+from penstock.verify.history import line_of
+from penstock.verify.rules import Rules
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_clean_history_raises_no_alarm(seed: int) -> None:
+    history, rules = clean_history(seed)
+    report = check(history, rules)
+    assert report.is_clean, report.text()
+    assert not report.notes, report.text()
+    assert report.counts.records_acked > 100
+    assert report.counts.transactions == 75
+    assert report.counts.failed > 5
+    assert report.counts.unknown > 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_clean_pipeline_raises_no_alarm(seed: int) -> None:
+    history, rules = clean_pipeline(seed)
+    report = check(history, rules)
+    assert report.is_clean, report.text()
+    assert not report.notes, report.text()
+
+
+def test_the_way_through_text_changes_nothing() -> None:
+    history, rules = clean_history(7)
+    text = io.StringIO("".join(map(line_of, history)))
+    assert check_lines(text, rules).as_dict() == check(history, rules).as_dict()
+
+
+def test_a_history_may_end_anywhere() -> None:
+    """What is cut off can hide trouble, but makes none."""
+    for seed in range(10):
+        history, _ = clean_history(seed)
+        for end in range(seed, len(history), 97):
+            report = check(history[:end], Rules(ends_with_full_read=False))
+            assert report.is_clean, report.text()
