@@ -55,6 +55,7 @@ class Ledger:
         self._disk = disk
         self._size_bytes = size_bytes
         self._file: File | None = None
+        self._is_turning = False
         self.turn = 0
         self.entries: dict[int, LedgerEntry] = {}
         self.damage: list[str] = []
@@ -125,28 +126,40 @@ class Ledger:
         begin = LedgerEntry(_BEGIN, 0, 0, len(self.entries), 0, 0)
         data = self._encode([begin, *self.entries.values()])
         size_bytes = max(self._size_bytes, 4 * len(data))
-        is_new = not self._disk.exists(path)
         file = self._disk.open(path, create=True)
         if file.size() < size_bytes:
             file.write(file.size(), bytes(size_bytes - file.size()))
         file.write(0, data)
-        await file.sync()
-        if is_new:
-            await self._disk.sync_dir("")
         self._file, self.live_bytes = file, len(data)
         self._size_bytes = max(self._size_bytes, file.size())
+        self._is_turning = True
+        await self._sync(file)
+        self._is_turning = False
 
     async def record(self, entries: list[LedgerEntry]) -> None:
-        """Returns when the entries are on stable storage."""
+        """Returns when the entries are on stable storage. May be called again before that."""
         for entry in entries:
             self.entries[entry.log_number] = entry
-        if self._file is None or self.live_bytes + len(entries) * ENTRY_BYTES > self._size_bytes:
+        is_full = self.live_bytes + len(entries) * ENTRY_BYTES > self._size_bytes
+        if self._file is None or (is_full and not self._is_turning):
             await self.take_turn()
             return
+        # While a turn is being taken the other file must stay as it is, so this one takes everything, even beyond its
+        # size; whoever syncs it syncs the turn as well.
         data = self._encode(entries)
         position, self.live_bytes = self.live_bytes, self.live_bytes + len(data)
         self._file.write(position, data)
-        await self._file.sync()
+        await self._sync(self._file)
+
+    async def _sync(self, file: File) -> None:
+        is_turning = self._is_turning
+        file.pin()  # a later call may go on in the other file meanwhile
+        try:
+            await file.sync()
+        finally:
+            file.unpin()
+        if is_turning:
+            await self._disk.sync_dir("")
 
     def _encode(self, entries: list[LedgerEntry]) -> bytes:
         out = bytearray()
