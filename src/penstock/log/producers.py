@@ -85,14 +85,14 @@ class ProducerStates:
             for seen in known.seen:
                 if seen.base_sequence == batch.base_sequence and seen.last_sequence == last_sequence:
                     return seen
-            if known.seen:
-                expected = (known.seen[-1].last_sequence + 1) % _SEQUENCE_END
-                if batch.base_sequence != expected:
-                    raise OutOfOrderSequence(
-                        f"producer {batch.producer_id} sent sequence {batch.base_sequence}, expected {expected}"
-                    )
-            if known.transaction_start is not None and not batch.is_transactional:
-                raise InvalidTransactionState(f"producer {batch.producer_id} sent a plain batch inside its transaction")
+            # Known without batches: its epoch came with a marker, and begins at 0 like any other.
+            expected = (known.seen[-1].last_sequence + 1) % _SEQUENCE_END if known.seen else 0
+            if batch.base_sequence != expected:
+                raise OutOfOrderSequence(
+                    f"producer {batch.producer_id} sent sequence {batch.base_sequence}, expected {expected}"
+                )
+        if known.transaction_start is not None and not batch.is_transactional:
+            raise InvalidTransactionState(f"producer {batch.producer_id} sent a plain batch inside its transaction")
         return None
 
     def check_marker(self, batch: BatchView) -> None:
