@@ -20,14 +20,14 @@ async def settle(log: Log, disk: Disk) -> None:
     try:
         for segment in log.segments[log.settled_segments : count]:
             await _seal(log, disk, segment)
-        for offset, rows in _take_pending(log):
+        for offset, rows in _take_pending(log, log.segments[count].base_offset):
             await _keep_snapshot(log, disk, offset, rows)
         dropped, log.snapshots = log.snapshots[:-SNAPSHOTS_KEPT], log.snapshots[-SNAPSHOTS_KEPT:]
         await manifest.write(log, disk, count)
         for segment in log.segments[:count]:
             segment.index = None
         for offset, has_any in dropped:
-            if has_any:
+            if has_any and disk.exists(log.snapshot_path(offset)):
                 disk.unlink(log.snapshot_path(offset))
     except OSError as error:
         log.take_offline(f"a segment could not be sealed: {error}")
@@ -51,8 +51,10 @@ async def _seal(log: Log, disk: Disk, segment: Segment) -> None:
         file.close()
 
 
-def _take_pending(log: Log) -> list[tuple[int, list[object]]]:
-    pending, log.pending_snapshots = log.pending_snapshots, []
+def _take_pending(log: Log, offset_max: int) -> list[tuple[int, list[object]]]:
+    """Not those of segments that were started meanwhile: what they speak of is not synced yet."""
+    pending = [kept for kept in log.pending_snapshots if kept[0] <= offset_max]
+    log.pending_snapshots = [kept for kept in log.pending_snapshots if kept[0] > offset_max]
     return pending
 
 
@@ -71,14 +73,20 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
         )
     if offset == log.start_offset:
         return
+    if log.offline_reason is not None:
+        raise StorageError(f"{log.path} is offline: {log.offline_reason}")
     await settle(log, disk)
     log.start_offset = offset
-    gone = [s for s in log.segments[:-1] if s.end_offset <= offset]
+    gone = [s for s in log.segments[: log.settled_segments] if s.end_offset <= offset]
     log.segments = log.segments[len(gone) :]
     log.settled_segments -= len(gone)
     log.epochs.cut_start(offset)
-    await manifest.write(log, disk, log.settled_segments)
-    remove_segments(log, disk, gone)
+    try:
+        await manifest.write(log, disk, log.settled_segments)
+        remove_segments(log, disk, gone)
+    except OSError as error:
+        log.take_offline(f"a deletion failed: {error}")
+        raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
 
 def remove_segments(log: Log, disk: Disk, segments: list[Segment]) -> None:
