@@ -36,6 +36,7 @@ class Tree(Message, versions="0-3", flexible="2+"):
     age: Int32 = tagged(0, since=2, default=0)
     graft: Branch = tagged(5, since=2, default=Branch())
     nest: Branch | None = tagged(9, since=3, default=None)
+    swing: Branch | None = tagged(11, since=3, default=Branch())
     error_code: ErrorCode = ErrorCode.NONE
 
 
@@ -115,6 +116,9 @@ def test_a_nullable_struct_is_marked_by_a_byte_and_behind_a_tag_by_a_varint() ->
     assert codec.encode(full, 3) == expected
     assert codec.decode(Tree, 3, expected) == full
     assert codec.decode(Tree, 3, start + b"\xff\0\0\1\x09\1\0").nest is None
+    without_swing = start + b"\xff\0\0\1\x0b\1\0"
+    assert codec.encode(Tree(name="", height=0, owner="", leaves=(), swing=None), 3) == without_swing
+    assert codec.decode(Tree, 3, without_swing).swing is None
 
 
 def test_a_field_that_a_version_lacks_reads_as_its_default() -> None:
@@ -197,7 +201,7 @@ def test_a_message_cut_anywhere_is_malformed() -> None:
         assert codec.decode(message, version, whole) == full(message, version)
         for end in range(len(whole)):
             with pytest.raises(MalformedMessage):
-                codec.decode(message, version, whole[:end])
+                codec.read_from(message, version, whole[:end])
         with pytest.raises(MalformedMessage, match="followed by 1 bytes"):
             codec.decode(message, version, whole + b"\0")
         cuts += len(whole)
