@@ -15,6 +15,7 @@ from penstock.log.pool import FILES_OPEN_MAX, MAPS_OPEN_MAX, Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.recovery import Findings, create_log, open_log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
+from penstock.model.errors import StorageError
 from penstock.model.ports import Disk, Entropy
 
 FORMAT_VERSION = 1
@@ -66,6 +67,10 @@ class DataDirectory:
         name = f"{topic}-{partition}"
         if name in self.logs:
             raise ValueError(f"there is a log {name} already")
+        if self.disk.exists(f"{LOGS}/{name}"):
+            self._remove_unfinished(name)
+            if self.disk.exists(f"{LOGS}/{name}"):
+                raise StorageError(f"{LOGS}/{name} has records but no manifest: move it away, or restore its manifest")
         identity = Identity(self._next_number, topic, topic_id, partition)
         self._next_number += 1
         log = await create_log(self.pool, f"{LOGS}/{name}", identity, settings, self._note_dirty, start)
@@ -89,6 +94,18 @@ class DataDirectory:
         for name in self.disk.list(path):
             self.disk.unlink(f"{path}/{name}")
         self.disk.remove_dir(path)
+
+    def _remove_unfinished(self, name: str) -> None:
+        """Removes a log whose creation was not finished: no manifest and no record. Any other is left alone."""
+        path = f"{LOGS}/{name}"
+        for file_name in self.disk.list(path):
+            file = self.disk.open(f"{path}/{file_name}")
+            size_bytes = file.size()
+            file.close()
+            if size_bytes and file_name.endswith(".log"):
+                self.findings.damage.append(f"{path}: has records but no manifest, and was left alone")
+                return
+        self._remove_tree(path)
 
     async def truncate(self, log: Log, end_offset: int, *, now_ms: int) -> None:
         """Cuts a log's end off."""
@@ -163,7 +180,7 @@ class DataDirectory:
         """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs."""
         await self.commit()
         online = [log for log in self.logs.values() if log.offline_reason is None]
-        staged = [self._stage_clean(log) for log in online]
+        staged = [path for log in online for path in self._stage_clean(log)]
         await self.disk.sync_all()
         for path in staged:
             self.disk.rename(path + ".new", path)
@@ -175,21 +192,25 @@ class DataDirectory:
         self.ledger.close()
         self.pool.close()
 
-    def _stage_clean(self, log: Log) -> str:
-        """Writes a log's indexes, producer state and manifest aside, not synced yet."""
+    def _stage_clean(self, log: Log) -> list[str]:
+        """Writes a log's indexes, producer state and manifest, not synced yet; what lies aside and is to be renamed."""
+        staged: list[str] = []
         for segment in log.segments[log.settled_segments :]:
             content = log.index_in_memory(segment).sealed()
             log.forget_files(segment, "index")
             self._write_whole(log.path_of(segment, "index"), content)
-        for offset, rows in [*log.pending_snapshots, (log.written_end, log.producers.to_list())]:
+        snapshots = dict(log.pending_snapshots) | {log.written_end: log.producers.to_list()}
+        for offset, rows in snapshots.items():
             has_any = ProducerStates.has_content(rows)
-            if has_any:
-                self._write_whole(log.snapshot_path(offset), checked.encode("producers", SNAPSHOT_VERSION, rows))
+            if has_any:  # aside: there may be one for this offset that the manifest names
+                path = log.snapshot_path(offset)
+                self._write_whole(path + ".new", checked.encode("producers", SNAPSHOT_VERSION, rows))
+                staged.append(path)
             log.note_snapshot(offset, has_any=has_any)
         value = manifest.describe(log, len(log.segments) - 1, is_clean=True)
         path = manifest.path_of(log.path)
         self._write_whole(path + ".new", checked.encode(manifest.KIND, MANIFEST_VERSION, value))
-        return path
+        return [*staged, path]
 
     def _write_whole(self, path: str, content: bytes) -> None:
         file = self.disk.open(path, create=True)
@@ -230,7 +251,7 @@ async def open_directory(
             directory._remove_tree(f"{LOGS}/{name}")
             continue
         if not disk.exists(manifest.path_of(f"{LOGS}/{name}")):
-            directory._remove_tree(f"{LOGS}/{name}")  # its creation was never finished
+            directory._remove_unfinished(name)
             continue
         topic, _, partition = name.rpartition("-")
         directory.logs[name] = log = await open_log(
