@@ -130,10 +130,12 @@ class DataDirectory:
         Whoever runs rounds runs one at a time; what is appended meanwhile belongs to the next.
         """
         dirty, self._dirty = self._dirty, {}
-        tickets = [ticket for log in dirty.values() if (ticket := log.begin_sync()) is not None]
-        if not tickets:
-            return 0
-        synced = await self._sync_data(tickets)
+        synced: list[SyncTicket] = []
+        waiting = list(dirty.values())
+        at_once = max(1, self.pool.files_open_max // 2)  # files that are being synced stay open
+        while waiting:
+            some, waiting = waiting[:at_once], waiting[at_once:]
+            synced += await self._sync_data([t for log in some if (t := log.begin_sync()) is not None])
         good = [ticket for ticket in synced if ticket.cuts == ticket.log.cuts]
         if good:
             try:
@@ -161,6 +163,7 @@ class DataDirectory:
             if errors:
                 ticket.log.fail_sync(ticket, errors[0])
             else:
+                ticket.release_files()
                 good.append(ticket)
         return good
 

@@ -67,6 +67,11 @@ class SyncTicket(NamedTuple):
     entry: LedgerEntry
     cuts: int
 
+    def release_files(self) -> None:
+        """The files need not stay open any longer."""
+        while self.files:
+            self.files.pop().unpin()
+
 
 class Log:
     """One partition on disk. Made by `recovery.create_log` and `recovery.open_log`."""
@@ -295,15 +300,13 @@ class Log:
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         """The ticket's files and its ledger entry are on stable storage."""
-        for file in ticket.files:
-            file.unpin()
+        ticket.release_files()
         if self.offline_reason is None and ticket.cuts == self.cuts:
             self.synced_end = max(self.synced_end, ticket.entry.end_offset)
 
     def fail_sync(self, ticket: SyncTicket, error: OSError) -> None:
         """A sync failed: nothing that it covered may be promised, now or later (R20, fsyncgate)."""
-        for file in ticket.files:
-            file.unpin()
+        ticket.release_files()
         self.take_offline(f"a sync failed: {error}")
 
     # --- reading --------------------------------------------------------------------------------------------------
