@@ -6,13 +6,14 @@ reordered.
 """
 
 from collections.abc import Iterator
-from itertools import chain
 
 from penstock.verify.findings import Finding, Kind
 from penstock.verify.history import Value
 from penstock.verify.index import Index
 from penstock.verify.operations import NEVER, Operation
 from penstock.verify.partitions import PartitionIndex
+
+_NO_MORE: tuple[int, Value | None] = (-1, None)
 
 
 def find_reordered_sends(index: Index) -> Iterator[Finding]:
@@ -22,19 +23,22 @@ def find_reordered_sends(index: Index) -> Iterator[Finding]:
 
 
 def _find_in_partition(log: PartitionIndex) -> Iterator[Finding]:
-    writers = log.writers
-    offsets: dict[Value, int] = dict(log.read_offsets)
-    offsets.update(zip(log.acked.values(), log.acked.keys(), strict=True))
+    writers, read_offsets = log.writers, log.read_offsets
+    acked_offsets = dict(zip(log.acked.values(), log.acked.keys(), strict=True))
     latest: dict[int, tuple[int, Operation]] = {}
-    acknowledgements = chain(((writers[value].completed, offset) for offset, value in log.acked.items()), [(NEVER, -1)])
-    completed, acked_offset = next(acknowledgements)
+    acknowledgements = iter(log.acked.items())
+    acked_offset, acked_value = next(acknowledgements, _NO_MORE)
+    completed = _completed(writers, acked_value)
     floor = -1
     for value, operation in writers.items():
         invoked = operation.invoked
         while completed < invoked:
             floor = max(floor, acked_offset)
-            completed, acked_offset = next(acknowledgements)
-        offset = offsets.get(value)
+            acked_offset, acked_value = next(acknowledgements, _NO_MORE)
+            completed = _completed(writers, acked_value)
+        offset = acked_offsets.get(value)
+        if offset is None:
+            offset = read_offsets.get(value)
         if offset is None or operation.outcome == "fail":
             continue
         order = operation.producer.order
@@ -44,6 +48,10 @@ def _find_in_partition(log: PartitionIndex) -> Iterator[Finding]:
             yield _nonmonotonic(log, value, offset, operation, before)
         elif offset < floor:
             yield _realtime(log, value, offset, operation, floor)
+
+
+def _completed(writers: dict[Value, Operation], value: Value | None) -> int:
+    return NEVER if value is None else writers[value].completed
 
 
 def _nonmonotonic(
