@@ -1,0 +1,1 @@
+"""The asyncio shell of a node: composition root, listener, dispatch, handlers, partitions, waiters."""

@@ -1,0 +1,32 @@
+"""Runs rounds of group commit, one after the other, for as long as there is something to make durable.
+
+A round takes whatever was appended while the one before it was on its way to the disk; so the busier the node, the
+larger its rounds, and the cheaper each record.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock.log.directory import DataDirectory
+
+
+class GroupCommit:
+    """The rounds of one data directory."""
+
+    def __init__(self, directory: DataDirectory, on_round: Callable[[], None]) -> None:
+        self._directory = directory
+        self._on_round = on_round
+        self._dirty = asyncio.Event()
+        directory.on_dirty = self._dirty.set
+        if directory.is_dirty:
+            self._dirty.set()
+        self.rounds = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            await self._directory.commit()
+            self.rounds += 1
+            self._on_round()

@@ -1,0 +1,1 @@
+"""One file per API family. A handler translates: wire → command → wire. It decides nothing and keeps nothing."""

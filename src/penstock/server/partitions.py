@@ -1,0 +1,60 @@
+"""The partitions that this node leads, by topic name and by topic id."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from penstock.server.partition import Partition
+
+K = TypeVar("K", str, bytes)
+
+
+class Partitions:
+    """A registry. The node fills it from the metadata image."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self._by_log: dict[int, Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_log.values())
+
+    def __len__(self) -> int:
+        return len(self._by_log)
+
+    def named(self, topic: str, index: int) -> Partition | None:
+        """The partition of a topic name; None if there is no such topic or partition here."""
+        partitions = self._by_name.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def identified(self, topic_id: bytes, index: int) -> Partition | None:
+        """The partition of a topic id; None if there is no such topic or partition here."""
+        partitions = self._by_id.get(topic_id)
+        return None if partitions is None else partitions.get(index)
+
+    def has_id(self, topic_id: bytes) -> bool:
+        """Whether the topic id is known at all: an unknown id is another error than an unknown partition."""
+        return topic_id in self._by_id
+
+    def of_log(self, log_number: int) -> Partition | None:
+        """The partition whose log has this number."""
+        return self._by_log.get(log_number)
+
+    def add(self, partition: Partition) -> None:
+        """A partition is led from now on."""
+        self._by_name.setdefault(partition.topic, {})[partition.index] = partition
+        self._by_id.setdefault(partition.topic_id, {})[partition.index] = partition
+        self._by_log[partition.log.identity.number] = partition
+
+    def remove(self, partition: Partition) -> None:
+        """A partition is no longer led."""
+        _take(self._by_name, partition.topic, partition.index)
+        _take(self._by_id, partition.topic_id, partition.index)
+        del self._by_log[partition.log.identity.number]
+
+
+def _take(places: dict[K, dict[int, Partition]], key: K, index: int) -> None:
+    partitions = places[key]
+    del partitions[index]
+    if not partitions:
+        del places[key]

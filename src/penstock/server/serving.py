@@ -1,0 +1,81 @@
+"""How a handler says what it serves, and what it is told about the call.
+
+A plain handler takes a decoded request and returns a response; it is a barrier: no other request of its connection is
+under way meanwhile. A framed handler (Produce, Fetch) reads its request from the frame itself and returns buffers, or
+something to await that gives them; its first stage, up to that return, runs in the order in which requests arrived.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from penstock.model.ports import Buffer, FileSlice
+from penstock.wire.api import Api
+from penstock.wire.declare import Range, Request, Response
+
+if TYPE_CHECKING:
+    from penstock.server.node import Node
+
+Buffers: TypeAlias = Sequence[Buffer | FileSlice]
+Answer: TypeAlias = Buffers | Awaitable[Buffers] | None
+"""What a framed handler returns; None when the client wants no answer (acks=0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Everything about a request but its body."""
+
+    node: "Node"
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    peer: str
+    """Host and port that the client came from."""
+    local: str
+    """Host and port that it reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One API that this node serves."""
+
+    request: type[Request]
+    handle: Callable[..., Awaitable[Any]]
+    is_framed: bool
+
+    @property
+    def api(self) -> Api:
+        """Its key."""
+        return Api(self.request.KEY)
+
+    @property
+    def versions(self) -> Range:
+        """What is served: everything declared but unstable versions."""
+        declared, unstable = self.request.VERSIONS, self.request.UNSTABLE
+        last = min(declared.last, unstable.first - 1) if unstable.last >= 0 else declared.last
+        return Range(declared.first, last)
+
+
+R = TypeVar("R", bound=Request)
+PlainHandler: TypeAlias = Callable[[R, Call], Awaitable[Response]]
+FramedHandler: TypeAlias = Callable[[Call, memoryview, int], Awaitable[Answer]]
+H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
+
+
+def serves(request: type[Request]) -> Callable[[H], H]:
+    """Marks a plain handler: `async def handler(request, call) -> response`."""
+    return _mark(request, is_framed=False)
+
+
+def serves_frames(request: type[Request]) -> Callable[[H], H]:
+    """Marks a framed handler: `async def handler(call, frame, position) -> answer`."""
+    return _mark(request, is_framed=True)
+
+
+def _mark(request: type[Request], *, is_framed: bool) -> Callable[[H], H]:
+    def mark(handle: H) -> H:
+        handle.served = Served(request, handle, is_framed)  # type: ignore[attr-defined]
+        return handle
+
+    return mark
