@@ -124,8 +124,8 @@ class DataDirectory:
 
     # --- group commit ---------------------------------------------------------------------------------------------
 
-    async def commit(self) -> int:
-        """One round: everything written so far becomes durable. The number of logs that it covered.
+    async def commit(self) -> list[Log]:
+        """One round: everything written so far becomes durable. The logs that it covered, also those that failed.
 
         Whoever runs rounds runs one at a time; what is appended meanwhile belongs to the next.
         """
@@ -144,10 +144,10 @@ class DataDirectory:
                 self._take_offline(f"the ledger could not be written: {error}")
                 for ticket in synced:
                     ticket.log.fail_sync(ticket, error)
-                return 0
+                return list(self.logs.values())
         for ticket in synced:
             ticket.log.finish_sync(ticket)
-        return len(synced)
+        return list(dirty.values())
 
     async def _sync_data(self, tickets: list[SyncTicket]) -> list[SyncTicket]:
         files = [file for ticket in tickets for file in ticket.files]

@@ -5,15 +5,16 @@ larger its rounds, and the cheaper each record.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.log.directory import DataDirectory
+from penstock.log.log import Log
 
 
 class GroupCommit:
-    """The rounds of one data directory."""
+    """The rounds of one data directory. After each, `on_round` is told which logs it covered, also those that failed."""
 
-    def __init__(self, directory: DataDirectory, on_round: Callable[[], None]) -> None:
+    def __init__(self, directory: DataDirectory, on_round: Callable[[Sequence[Log]], None]) -> None:
         self._directory = directory
         self._on_round = on_round
         self._dirty = asyncio.Event()
@@ -27,6 +28,6 @@ class GroupCommit:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
-            await self._directory.commit()
+            covered = await self._directory.commit()
             self.rounds += 1
-            self._on_round()
+            self._on_round(covered)
