@@ -132,8 +132,8 @@ class Place:
         """Appends batches as a follower does."""
         return self.log.append_replicated(memoryview(b"".join(data)), now_ms=self.now_ms)
 
-    def commit(self) -> int:
-        """A round of group commit."""
+    def commit(self) -> list[Log]:
+        """A round of group commit; the logs that it covered."""
         return drive(self.directory.commit())
 
     def settle(self) -> None:
