@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.host.drive import refused
 
 from penstock.host.files import HostDisk
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.host.workers import ThreadWorkers
 from penstock.model.ports import Disk, FileSlice
+from tests.unit.host.drive import refused
 
 
 @pytest.fixture(params=["memory", "lossy", "host", "lossy host"])

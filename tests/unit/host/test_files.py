@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.host.drive import refused
 
 from penstock.host import files
 from penstock.host.files import HostDisk, HostFile
 from penstock.host.workers import ThreadWorkers
 from penstock.model.ports import FileSlice
+from tests.unit.host.drive import refused
 
 
 @pytest.fixture

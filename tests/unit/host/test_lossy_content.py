@@ -3,14 +3,15 @@
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.host.drive import drive
 
 from penstock.host.faults import Faults
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.host.unsynced import SECTOR_BYTES
+from tests.unit.host.drive import drive
 
 
 class Write(NamedTuple):
@@ -124,25 +125,28 @@ def found(disk: LossyDisk) -> bytes:
     return content
 
 
+@settings(deadline=None)
 @given(st.lists(calls, max_size=12))
 def test_a_clean_power_cut_loses_just_what_was_not_synced(story: list[Call]) -> None:
     disk, twin = play(story, 1, Faults())
     assert found(disk.power_cut()) == twin.seen[0]
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(calls, max_size=12), st.integers(0, 1 << 32))
 def test_a_torn_power_cut_keeps_whole_sectors_of_what_was_once_there(story: list[Call], seed: int) -> None:
     disk, twin = play(story, seed, Faults(is_torn=True))
     assert twin.may_become(found(disk.power_cut()))
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(calls, st.just(WriteBack())), max_size=12), st.integers(0, 1 << 32))
 def test_writing_back_early_shows_nobody_and_a_sync_completes_it(story: list[Call], seed: int) -> None:
     disk, twin = play([*story, Sync()], seed, Faults())
     assert found(disk.power_cut()) == twin.seen[-1]
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(calls, st.just(WriteBack())), max_size=12), st.integers(0, 1 << 32))
 def test_after_writing_back_every_byte_is_still_an_old_one_or_a_newer_one(story: list[Call], seed: int) -> None:
     disk, twin = play(story, seed, Faults())
@@ -150,6 +154,7 @@ def test_after_writing_back_every_byte_is_still_an_old_one_or_a_newer_one(story:
         assert byte == 0 or any(position < len(seen) and seen[position] == byte for seen in twin.seen)
 
 
+@settings(deadline=None)
 @given(st.lists(calls, max_size=12), st.integers(0, 1 << 32))
 def test_what_a_power_cut_left_is_durable(story: list[Call], seed: int) -> None:
     disk, _ = play(story, seed, Faults(is_torn=True))
@@ -172,6 +177,23 @@ def test_a_torn_power_cut_shows_the_whole_range() -> None:
         (1536, False, True),
         (1536, True, True),
     }
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        [Write(0, 2000), Sync(), Truncate(100), Write(100, 50)],
+        [Write(0, 2000), Sync(), Truncate(700), Write(650, 100), Write(1000, 900)],
+        [Write(0, 700), Sync(), Write(100, 100), Write(200, 100), Truncate(150), Write(600, 10)],
+        [Write(0, 100), Sync(), Truncate(1500), Write(1400, 50), Truncate(20), Write(20, 1000)],
+        [Write(0, 3000), Truncate(0), Write(0, 100)],
+    ],
+)
+def test_truncations_tear_well(story: list[Call]) -> None:
+    """Mixed with writes in the same sector, they are the rare and the hard case."""
+    for seed in range(300):
+        disk, twin = play(story, seed, Faults(is_torn=True))
+        assert twin.may_become(found(disk.power_cut())), seed
 
 
 def test_the_same_seed_tears_the_same_way() -> None:

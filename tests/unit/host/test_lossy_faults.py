@@ -1,16 +1,22 @@
 """Errors on command and by chance, syncs that fail or lie, flipped bits, a full disk, a killed process."""
 
 import asyncio
+import cProfile
 import errno
+import pstats
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.host.drive import drive, refused
 
 from penstock.host.faults import Faults
 from penstock.host.lossy import LossyDisk, LossyFile
 from penstock.host.memory import MemoryDisk
+from tests.unit.host.drive import drive, refused
 
 
 def start(faults: Faults | None = None, seed: int = 1) -> tuple[LossyDisk, LossyFile]:
@@ -222,6 +228,32 @@ def test_a_killed_process_loses_its_files_and_no_data() -> None:
     assert content_after_power_cut(disk) == b"abc"
 
 
+KILLED = """
+import asyncio, os, random, signal, sys
+from penstock.host.files import HostDisk
+from penstock.host.lossy import LossyDisk
+from penstock.host.workers import ThreadWorkers
+
+async def story():
+    disk = LossyDisk(HostDisk(sys.argv[1], ThreadWorkers()), random.Random(1))
+    file = disk.open("a", create=True)
+    await disk.sync_dir("")
+    file.write(0, b"synced")
+    await file.sync()
+    file.write(6, b", not synced")
+    disk.open("b", create=True).write(0, b"b")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(story())
+"""
+
+
+def test_sigkill_is_a_power_cut(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"synced"}
+
+
 def test_a_file_opened_again_is_still_unsynced() -> None:
     disk, file = start()
     file.write(0, b"abc")
@@ -270,9 +302,6 @@ def test_a_delay_is_awaited_and_the_power_may_fail_meanwhile() -> None:
 
 def test_a_history_is_cheap() -> None:
     """The log's power-cut machine plays tens of thousands of them; a deterministic bound: calls, not seconds."""
-    import cProfile
-    import pstats
-
     profile = cProfile.Profile()
     profile.enable()
     disk, file = start(Faults(is_torn=True))

@@ -6,12 +6,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.host.drive import drive
 
 from penstock.host.faults import Faults
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.model.ports import Disk
+from tests.unit.host.drive import drive
 
 
 def put(disk: Disk, path: str, content: bytes, *, is_synced: bool = True) -> None:
@@ -170,6 +170,45 @@ def test_a_directory_is_removed_only_after_what_was_in_it() -> None:
         assert (after.list(""), files(after)) in [(["x"], {"x/a": b"a"}), (["x"], {}), ([], {})]
 
 
+def test_a_synced_move_brings_along_what_it_needs() -> None:
+    """The file was made in one directory and moved to another; only the other is synced."""
+    disk = lossy()
+    disk.make_dir("x")
+    disk.make_dir("y")
+    drive(disk.sync_dir(""))
+    put(disk, "x/a", b"a")
+    disk.rename("x/a", "y/b")
+    drive(disk.sync_dir("y"))
+    assert files(disk.power_cut()) == {"y/b": b"a"}
+
+
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_removing_a_directory_never_takes_a_file_that_moved_out(is_torn: bool) -> None:
+    for seed in range(100):
+        disk = lossy(seed=seed, is_torn=is_torn)
+        disk.make_dir("x")
+        disk.make_dir("y")
+        put(disk, "x/a", b"a")
+        drive(disk.sync_all())
+        disk.rename("x/a", "y/a")
+        disk.remove_dir("x")
+        if not is_torn:
+            drive(disk.sync_dir(""))
+            assert files(disk.inner) == {"y/a": b"a"}
+        assert list(files(disk.power_cut()).values()) == [b"a"]
+
+
+def test_a_file_whose_removal_was_lost_has_its_content() -> None:
+    outcomes = []
+    for seed in range(100):
+        disk = lossy(seed=seed, is_torn=True)
+        put(disk, "a", b"a")
+        disk.unlink("a")
+        outcomes.append(files(disk.power_cut()))
+    assert all(outcome in [{}, {"a": b"a"}] for outcome in outcomes)
+    assert {"a": b"a"} in outcomes
+
+
 paths = st.sampled_from(["a", "b", "x/a", "x/b", "x/y/a"])
 directories = st.sampled_from(["", "x", "x/y"])
 steps = st.one_of(
@@ -185,7 +224,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=15), st.integers(0, 1 << 32), st.booleans())
 def test_no_file_is_torn_from_its_names(story: list[tuple[str, ...]], seed: int, is_torn: bool) -> None:
     """Each file holds its own number, synced: so after a power cut every name leads to a file that once had it."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.host.drive import refused
 
 from penstock.host import sockets
 from penstock.host.files import HostDisk, HostFile
@@ -20,6 +19,7 @@ from penstock.host.memory import MemoryDisk
 from penstock.host.sockets import HostConnection, HostNetwork
 from penstock.host.workers import ThreadWorkers
 from penstock.model.ports import Buffer, Disk, FileSlice
+from tests.unit.host.drive import refused
 
 MIB = 1024 * 1024
 
@@ -236,6 +236,32 @@ def test_a_cancelled_receive_loses_nothing(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_nobody_is_woken_for_bytes_that_nobody_wants_yet(tmp_path: Path) -> None:
+    async def story(ends: Pair) -> None:
+        selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+        await ends.one.send([b"abc"])
+        assert await ends.received(3) == b"abc"
+        waiting = asyncio.create_task(ends.received(3))
+        await asyncio.sleep(0.01)
+        await ends.one.send([b"defghi"])
+        assert await waiting == b"def"
+        turns = 0
+        select = selector.select
+
+        def counted(timeout: float | None) -> object:
+            nonlocal turns
+            turns += 1
+            return select(timeout)
+
+        selector.select = counted
+        await asyncio.sleep(0.1)
+        selector.select = select
+        assert turns < 10
+        assert await ends.received(3) == b"ghi"
+
+    run(tmp_path, story)
+
+
 def test_close_wakes_whoever_waits(tmp_path: Path) -> None:
     async def story(ends: Pair) -> None:
         receiving = asyncio.create_task(ends.one.receive_into(memoryview(bytearray(10))))
@@ -252,7 +278,10 @@ def test_close_wakes_whoever_waits(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_a_fast_reader_does_not_starve_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slice_bytes", [64 * MIB, MIB])
+def test_a_fast_reader_does_not_starve_the_loop(
+    tmp_path: Path, slice_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel takes everything at once here; the loop still gets its turns."""
     monkeypatch.setattr(os, "sendfile", lambda out, fd, position, size: size)
 
@@ -266,7 +295,7 @@ def test_a_fast_reader_does_not_starve_the_loop(tmp_path: Path, monkeypatch: pyt
                 await asyncio.sleep(0)
 
         counting = asyncio.create_task(count())
-        await ends.one.send([ends.slice_of(bytes(64 * MIB))])
+        await ends.one.send([ends.slice_of(bytes(slice_bytes)) for _ in range(64 * MIB // slice_bytes)])
         counting.cancel()
         assert turns >= 64 * MIB // sockets.TURN_BYTES
 
