@@ -1,4 +1,4 @@
-"""Our codec against Kafka's: every message of the protocol and of the internal topics, at every version, both ways.
+"""Our codec against Kafka's: every message of the protocol, internal topics and metadata, at every version, both ways.
 
 The messages are random, made from Kafka's schemas and not from our declarations. A failure prints its base seed; to run
 it again, give that to `BASES`.
@@ -25,6 +25,8 @@ from tests.compatibility.schema import (
 )
 from tests.declared import declared_messages
 
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.frames import RECORD_TYPES, decode_record, encode_record
 from penstock.model.errors import ErrorCode, UnsupportedVersion
 from penstock.wire import codec
 from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api, request_class, response_class
@@ -203,6 +205,25 @@ def test_a_field_that_a_version_lacks_is_dropped_or_refused_as_they_do(
             else:
                 findings.append(f"{where}: they fail with {theirs}")
     assert sum(len(values) for values in made) > 500
+    findings.settle()
+
+
+def test_metadata_records_lie_in_their_frame(oracle: Oracle, schemas: dict[str, Schema]) -> None:
+    """The frame of the metadata log around the same random records: same bytes, and back again."""
+    cases = [case for case in every_version(schemas) if case[0].kind == "metadata"]
+    assert {case[1].KEY for case in cases if issubclass(case[1], MetadataRecord)} == set(RECORD_TYPES)
+    made = [_messages("frame", schema, version) for schema, _, version in cases]
+    framed = oracle.ask_all(_question("frame", case, json=values) for case, values in zip(cases, made, strict=True))
+    findings = Findings()
+    for (schema, message, version), values, answer in zip(cases, made, framed, strict=True):
+        for index, (value, theirs) in enumerate(zip(values, answer["bytes"], strict=True)):
+            where = f"{schema.name} v{version} frame#{index}"
+            record = _message(message, schema, value)
+            assert isinstance(record, MetadataRecord)
+            if encode_record(record, version) != binary(theirs):
+                findings.append(f"{where}: we frame it in other bytes")
+            elif decode_record(binary(theirs)) != record:
+                findings.append(f"{where}: read back, it is {_short(decode_record(binary(theirs)))}")
     findings.settle()
 
 

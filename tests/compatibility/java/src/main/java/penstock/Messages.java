@@ -18,16 +18,21 @@ import java.util.List;
 import java.util.Map;
 import java.util.jar.JarEntry;
 import java.util.jar.JarFile;
+import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.types.RawTaggedField;
+import org.apache.kafka.metadata.MetadataRecordSerde;
+import org.apache.kafka.server.common.ApiMessageAndVersion;
 
-/** Messages of the protocol and of the internal topics, through the converters that Kafka generates from its schemas. */
+/** Messages of the protocol, the internal topics and the metadata log, through the converters generated from schemas. */
 final class Messages {
-    private static final String SCHEMAS = "common/message/";
+    private static final List<String> SCHEMAS = List.of("common/message/", "common/metadata/");
     private static final List<String> PACKAGES = List.of(
         "org.apache.kafka.common.message.",
+        "org.apache.kafka.common.metadata.",
         "org.apache.kafka.coordinator.group.generated.",
         "org.apache.kafka.coordinator.transaction.generated.");
 
@@ -77,9 +82,10 @@ final class Messages {
             }
             try (JarFile jar = new JarFile(place)) {
                 for (JarEntry entry : Collections.list(jar.entries())) {
-                    if (entry.getName().startsWith(SCHEMAS) && entry.getName().endsWith(".json")) {
+                    String path = entry.getName();
+                    if (path.endsWith(".json") && SCHEMAS.stream().anyMatch(path::startsWith)) {
                         try (InputStream text = jar.getInputStream(entry)) {
-                            String name = entry.getName().substring(SCHEMAS.length());
+                            String name = path.substring(path.lastIndexOf('/') + 1);
                             answer.put(name, new String(text.readAllBytes(), StandardCharsets.UTF_8));
                         }
                     }
@@ -140,6 +146,22 @@ final class Messages {
         answer.set("json", read);
         answer.set("bytes", again);
         return answer;
+    }
+
+    /** {message, version, json: […]} to {bytes: […]}: metadata records in the frame in which they lie in their log. */
+    static JsonNode frame(JsonNode question) throws ReflectiveOperationException {
+        Messages message = named(question);
+        short version = question.get("version").shortValue();
+        ArrayNode framed = Oracle.JSON.createArrayNode();
+        for (JsonNode json : question.get("json")) {
+            ApiMessage value = (ApiMessage) message.fromJson.invoke(null, json, version);
+            ApiMessageAndVersion record = new ApiMessageAndVersion(value, version);
+            ObjectSerializationCache cache = new ObjectSerializationCache();
+            ByteBuffer buffer = ByteBuffer.allocate(MetadataRecordSerde.INSTANCE.recordSize(record, cache));
+            MetadataRecordSerde.INSTANCE.write(record, cache, new ByteBufferAccessor(buffer));
+            framed.add(buffer.array());
+        }
+        return Oracle.JSON.createObjectNode().set("bytes", framed);
     }
 
     /** Gives the message, and every struct that its JSON mentions, some tagged fields that no schema knows. */

@@ -33,6 +33,7 @@ public final class Oracle {
         commands.put("schemas", Messages::schemas);
         commands.put("encode", Messages::encode);
         commands.put("decode", Messages::decode);
+        commands.put("frame", Messages::frame);
         commands.put("apis", Protocol::apis);
         commands.put("errors", Protocol::errors);
         commands.put("read_batches", Batches::read);

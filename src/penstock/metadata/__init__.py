@@ -1,0 +1,1 @@
+"""Cluster state: metadata records, the immutable image that they make, the controller that writes them, settings."""
