@@ -9,9 +9,10 @@ from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.log import upkeep
 from penstock.log.directory import DataDirectory, open_directory
+from penstock.log.index import ActiveIndex
 from penstock.log.log import Appended, Log
 from penstock.log.producers import ProducerStates
-from penstock.log.segment import scan_batches
+from penstock.log.segment import Segment, scan_batches
 from penstock.log.settings import LogSettings
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import DEFAULT_RULES, Rules
@@ -124,9 +125,9 @@ class Place:
         for _ in range(count):
             self.append(epoch=epoch)
 
-    def end(self, kind: ControlType, producer_id: int, *, epoch: int = 0) -> Appended:
+    def end(self, kind: ControlType, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> Appended:
         """Ends a producer's transaction."""
-        return self.append(a_marker(kind, producer_id, epoch=epoch), rules=FROM_COORDINATOR)
+        return self.append(a_marker(kind, producer_id, epoch=epoch), epoch=leader_epoch, rules=FROM_COORDINATOR)
 
     def replicate(self, *data: bytearray) -> int:
         """Appends batches as a follower does."""
@@ -180,3 +181,22 @@ def essence(states: ProducerStates) -> dict[int, tuple[object, ...]]:
         producer_id: (known.epoch, known.coordinator_epoch, known.transaction_start, tuple(known.seen))
         for producer_id, known in states.producers.items()
     }
+
+
+def merged(place: Place, old: Sequence[Segment]) -> Segment:
+    """Files of one segment with the batches of several, as compaction would write them; nothing is synced."""
+    log, index = place.log, ActiveIndex()
+    new = Segment(old[0].base_offset, old[0].generation + 1).start_again(old[0].header_seed)
+    file = place.disk.open(log.path_of(new, "log"), create=True)
+    for segment in old:
+        part = place.disk.open(log.path_of(segment, "log"))
+        for _, batch in scan_batches(part, 0, part.size()):
+            index.add(batch.base_offset - new.base_offset, new.size_bytes, batch.max_timestamp_ms)
+            file.write(new.size_bytes, batch.whole)
+            new.take(batch, batch.whole)
+        part.close()
+    file.close()
+    file = place.disk.open(log.path_of(new, "index"), create=True)
+    file.write(0, index.sealed())
+    file.close()
+    return new

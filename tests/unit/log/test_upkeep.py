@@ -1,0 +1,390 @@
+"""Sealing, deleting from the front, retention, replacing: each leaves a log that opens wherever the power goes."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from penstock.log import manifest, upkeep
+from penstock.log.log import SNAPSHOTS_KEPT
+from penstock.log.scrub import scrub
+from penstock.log.settings import LogSettings
+from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.records.control import ControlType
+from tests.simulation.log_histories import PowerCut, drive
+from tests.unit.log.place import SETTINGS, Place, a_batch, essence, from_producer, merged
+
+
+def retain(place: Place, now_ms: int) -> int:
+    """Retention, with everything replicated."""
+    place.log.advance_high_watermark(place.log.written_end)
+    return drive(upkeep.apply_retention(place.log, place.disk, now_ms))
+
+
+# --- settling -----------------------------------------------------------------------------------------------------
+
+
+def test_settling_seals_all_but_the_active_segment() -> None:
+    place = Place()
+    place.append_many(30)
+    assert place.files(".index") == []
+    place.settle()
+    log = place.log
+    assert log.settled_segments == len(log.segments) - 1 > 2
+    assert place.files(".index") == [f"{segment.name}.index" for segment in log.segments[:-1]]
+    assert all(segment.index is None for segment in log.segments[:-1])
+    assert scrub(log, place.disk) == []
+
+
+def test_settling_again_does_nothing() -> None:
+    place = Place()
+    place.append_many(30)
+    place.settle()
+    place.disk.fail_next("sync", count=9)
+    place.settle()
+    assert place.log.offline_reason is None
+
+
+def test_sealed_segments_survive_without_a_round() -> None:
+    """What the manifest lists as sealed was synced before, whatever the ledger says."""
+    place = Place()
+    place.append_many(30)
+    place.settle()
+    sealed_end = place.log.active.base_offset
+    log = place.cut_power()
+    assert log.written_end >= sealed_end
+    assert place.directory.findings.damage == []
+    assert scrub(log, place.disk) == []
+
+
+@pytest.mark.parametrize("operation", ["sync", "write", "open", "sync_dir"])
+def test_a_seal_that_fails_takes_the_log_offline(operation: str) -> None:
+    place = Place()
+    place.append_many(30)
+    place.disk.fail_next(operation)
+    with pytest.raises(StorageError, match="a segment could not be sealed"):
+        place.settle()
+    place.settle()
+    assert place.log.offline_reason is not None
+
+
+def test_some_snapshots_are_kept_and_older_ones_go() -> None:
+    place = Place()
+    place.append(from_producer(5, 0))
+    for _ in range(6):
+        place.append_many(10)
+        place.settle()
+    assert len(place.log.snapshots) == len(place.files(".producers")) == SNAPSHOTS_KEPT
+    assert place.log.snapshots[-1] == (place.log.active.base_offset, True)
+
+
+def test_no_file_is_kept_for_no_producers() -> None:
+    place = Place()
+    place.append_many(30)
+    place.settle()
+    assert place.files(".producers") == []
+    assert place.log.snapshots[-1] == (place.log.active.base_offset, False)
+
+
+def test_a_snapshot_that_somebody_removed_is_no_trouble() -> None:
+    place = Place()
+    place.append(from_producer(5, 0))
+    for _ in range(3):
+        place.append_many(10)
+        place.settle()
+    for name in place.files(".producers"):
+        place.disk.unlink(f"{place.log.path}/{name}")
+    place.append_many(40)
+    place.settle()
+    assert place.log.offline_reason is None
+
+
+def test_what_is_started_while_another_is_sealed_waits() -> None:
+    """Its producer state speaks of records that are not synced: after a power cut there must be none of it."""
+    place = Place(suspends=True)
+    place.append_many(10)
+    settling = place.directory.settle()
+    settling.send(None)  # it waits for the first segment's sync
+    for sequence in range(30):
+        place.append(from_producer(5, sequence))
+    drive(settling)
+    active = place.log.segments[place.log.settled_segments]
+    assert active is not place.log.active
+    assert {offset for offset, _ in place.log.snapshots} <= {0, active.base_offset}
+    log = place.cut_power()
+    assert max(offset for offset, _ in log.snapshots) <= log.written_end
+    place.append_many(30)
+    place.settle()
+    assert place.log.settled_segments == len(place.log.segments) - 1
+
+
+# --- deleting from the front --------------------------------------------------------------------------------------
+
+
+def test_segments_wholly_before_the_new_start_go() -> None:
+    place = Place()
+    place.append_many(30)
+    bases = [segment.base_offset for segment in place.log.segments]
+    place.delete_before(bases[2] + 1)
+    log = place.log
+    assert log.start_offset == bases[2] + 1
+    assert [segment.base_offset for segment in log.segments] == bases[2:]
+    assert len(place.files(".log")) == len(log.segments)
+    place.delete_before(30)
+    assert [segment.base_offset for segment in log.segments] == bases[-1:]
+    assert log.written_end == 30
+
+
+def test_the_new_start_survives_a_power_cut_at_once() -> None:
+    place = Place()
+    place.append_many(30, epoch=1)
+    place.append_many(10, epoch=2)
+    place.commit()
+    place.delete_before(17)
+    log = place.cut_power()
+    assert (log.start_offset, log.written_end) == (17, 40)
+    assert log.epochs.to_list() == [[1, 17], [2, 30]]
+
+
+def test_only_replicated_records_can_be_deleted() -> None:
+    place = Place()
+    place.append_many(30)
+    place.log.advance_high_watermark(20)
+    for offset in (-1, 21):
+        with pytest.raises(OffsetOutOfRange, match="from 0 to the high watermark 20"):
+            drive(upkeep.delete_before(place.log, place.disk, offset))
+    drive(upkeep.delete_before(place.log, place.disk, 20))
+    with pytest.raises(OffsetOutOfRange):
+        drive(upkeep.delete_before(place.log, place.disk, 19))
+
+
+def test_nothing_is_deleted_from_a_log_that_is_offline() -> None:
+    place = Place()
+    place.append_many(30)
+    place.log.take_offline("broken")
+    with pytest.raises(StorageError, match="broken"):
+        place.delete_before(15)
+    assert place.log.start_offset == 0
+
+
+def test_a_deletion_that_cannot_be_kept_is_told() -> None:
+    place = Place()
+    place.append_many(30)
+    place.settle()
+    place.disk.fail_next("write", "logs/t-0/manifest.new")
+    with pytest.raises(StorageError, match="a deletion failed"):
+        place.delete_before(15)
+    assert place.log.offline_reason is not None
+
+
+def test_a_segment_that_is_started_meanwhile_is_not_counted_as_sealed() -> None:
+    place = Place(suspends=True)
+    place.append_many(12)
+    assert len(place.log.segments) == 2
+    place.log.advance_high_watermark(12)
+    deleting = upkeep.delete_before(place.log, place.disk, 12)
+    deleting.send(None)  # it waits for the seal of the first segment
+    place.log.roll()
+    drive(deleting)
+    assert place.log.settled_segments == 0
+    assert [segment.base_offset for segment in place.log.segments] == [9, 12]
+    place.settle()
+    assert place.log.settled_segments == 1
+    place.append_many(3)
+    place.commit()
+    assert place.cut_power().written_end == 15
+
+
+# --- retention ----------------------------------------------------------------------------------------------------
+
+
+def an_aging_log(settings: LogSettings) -> Place:
+    """Five segments with timestamps 1,000, 2,000 and so on, of which the last is active."""
+    place = Place(settings)
+    place.now_ms = 10_000
+    for number in range(1, 6):
+        for _ in range(3):
+            place.append(a_batch(timestamp_ms=number * 1_000))
+        if number < 5:
+            place.log.roll()
+    return place
+
+
+def test_segments_that_are_too_old_go() -> None:
+    place = an_aging_log(replace(SETTINGS, retention_ms=1_000))
+    assert retain(place, 3_000) == 1
+    assert place.log.start_offset == 3
+    assert retain(place, 3_001) == 1
+    assert retain(place, 3_001) == 0
+    assert place.log.start_offset == 6
+
+
+def test_an_old_active_segment_is_rolled_and_goes() -> None:
+    place = an_aging_log(replace(SETTINGS, retention_ms=1_000))
+    assert retain(place, 100_000) == 5
+    log = place.log
+    assert (log.start_offset, log.written_end, log.size_bytes) == (15, 15, 0)
+    assert place.append().base_offset == 15
+
+
+def test_an_old_active_segment_stays_while_it_is_not_replicated() -> None:
+    place = an_aging_log(replace(SETTINGS, retention_ms=1_000))
+    place.log.advance_high_watermark(14)
+    drive(upkeep.apply_retention(place.log, place.disk, 100_000))
+    assert place.log.start_offset == 12
+    assert [segment.base_offset for segment in place.log.segments] == [12]
+
+
+def test_retention_stops_at_the_high_watermark() -> None:
+    place = an_aging_log(replace(SETTINGS, retention_ms=1_000, retention_bytes=0))
+    place.log.advance_high_watermark(5)
+    drive(upkeep.apply_retention(place.log, place.disk, 100_000))
+    assert place.log.start_offset == 3
+
+
+def test_retention_stops_at_the_first_segment_that_is_young() -> None:
+    """Order counts: a young segment in front protects what lies behind it."""
+    place = Place(replace(SETTINGS, retention_ms=1_000))
+    place.now_ms = 10_000
+    for timestamp_ms in (1_000, 9_000, 1_000, 1_000):
+        place.append(a_batch(timestamp_ms=timestamp_ms))
+        place.log.roll()
+    retain(place, 9_500)
+    assert place.log.start_offset == 1
+
+
+def test_what_is_too_much_goes_but_never_less_than_was_asked_for_stays() -> None:
+    place = an_aging_log(replace(SETTINGS, retention_bytes=1000))
+    size_bytes = place.log.segments[0].size_bytes
+    retain(place, 0)
+    assert place.log.size_bytes >= 1000 > place.log.size_bytes - size_bytes
+    place = an_aging_log(replace(SETTINGS, retention_bytes=0))
+    retain(place, 0)
+    assert len(place.log.segments) == 1
+    assert place.log.start_offset == place.log.active.base_offset
+
+
+def test_without_limits_everything_stays() -> None:
+    place = an_aging_log(SETTINGS)
+    assert retain(place, 10**15) == 0
+
+
+def test_records_without_a_time_do_not_age() -> None:
+    place = Place(replace(SETTINGS, retention_ms=1))
+    place.append(a_batch(timestamp_ms=-1))
+    place.log.roll()
+    assert retain(place, 10**15) == 0
+
+
+def test_retention_forgets_idle_producers() -> None:
+    place = Place(replace(SETTINGS, producer_expiration_ms=500))
+    place.append(from_producer(5, 0))
+    retain(place, 1_500)
+    assert len(place.log.producers) == 1
+    retain(place, 1_501)
+    assert len(place.log.producers) == 0
+
+
+# --- replacing ----------------------------------------------------------------------------------------------------
+
+
+def a_settled_log(**options: bool | int) -> Place:
+    place = Place(**options)  # type: ignore[arg-type]
+    for sequence in range(35):
+        place.append(from_producer(5, sequence, is_transactional=sequence == 3))
+        if sequence == 3:
+            place.end(ControlType.ABORT, 5)
+    place.commit()
+    place.settle()
+    return place
+
+
+def test_one_segment_takes_the_place_of_several() -> None:
+    place = a_settled_log()
+    log, before = place.log, place.stored()
+    old = log.segments[1:3]
+    new = merged(place, old)
+    drive(upkeep.replace_segments(log, place.disk, old, new))
+    assert log.segments[1] is new
+    assert place.stored() == before
+    assert not any(name.startswith(tuple(segment.name for segment in old)) for name in place.disk.list(log.path))
+    part = log.read(old[1].base_offset, 1, limit=log.written_end)
+    assert part is not None
+    assert part.read() == before[old[1].base_offset]
+    part.release()
+    assert scrub(log, place.disk) == []
+    log = place.cut_power()
+    assert [segment.generation for segment in log.segments][:3] == [0, 1, 0]
+    assert place.stored() == before
+    assert place.directory.findings.damage == []
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+@pytest.mark.parametrize("waits", range(6))
+def test_a_power_cut_in_between_leaves_the_old_or_the_new(waits: int, is_torn: bool) -> None:
+    for seed in range(15 if is_torn else 1):
+        place = a_settled_log(suspends=True, is_torn=is_torn, seed=seed)
+        before = place.stored()
+        producers = essence(place.log.producers)
+        old = place.log.segments[1:3]
+        new = merged(place, old)
+        with suppress(PowerCut):
+            drive(upkeep.replace_segments(place.log, place.disk, old, new), waits)
+        log = place.cut_power()
+        assert place.directory.findings.damage == []
+        assert place.stored() == before
+        assert essence(log.producers) == producers
+        assert scrub(log, place.disk) == []
+        names = {segment.name for segment in log.segments}
+        assert (new.name in names) != (old[0].name in names)
+        kept = {name.rpartition(".")[0] for name in [*place.files(".log"), *place.files(".index")]}
+        assert kept == names, "leftovers are removed"
+
+
+def test_a_replaced_segment_to_which_the_ledger_points_is_not_missed() -> None:
+    """Nothing was committed since it was active; the entry's segment is then part of another."""
+    place = Place()
+    place.append_many(15)
+    place.commit()
+    place.log.roll()
+    place.settle()
+    old = place.log.segments[:2]
+    drive(upkeep.replace_segments(place.log, place.disk, old, merged(place, old)))
+    log = place.cut_power()
+    assert place.directory.findings.damage == []
+    assert log.offline_reason is None
+    assert log.written_end == 15
+
+
+def test_only_sealed_neighbours_can_be_replaced() -> None:
+    place = a_settled_log()
+    log = place.log
+    first, second, third, *_ = log.segments
+    for old in ([first, third], [log.active], [log.segments[-2], log.active]):
+        with pytest.raises(ValueError, match="only sealed segments that lie side by side"):
+            drive(upkeep.replace_segments(log, place.disk, old, first))
+    for new in (second, first):
+        with pytest.raises(ValueError, match="the base of what it replaces and a higher generation"):
+            drive(upkeep.replace_segments(log, place.disk, [first], new))
+
+
+# --- the manifest -------------------------------------------------------------------------------------------------
+
+
+def test_a_new_epoch_is_kept_before_anything_is_written_in_it() -> None:
+    """R03: else a leader that crashes at once would answer with the epoch before."""
+    place = Place()
+    place.append_many(3, epoch=1)
+    place.commit()
+    drive(place.directory.begin_epoch(place.log, 5))
+    drive(place.directory.begin_epoch(place.log, 5))
+    log = place.cut_power()
+    assert log.epochs.to_list() == [[1, 0], [5, 3]]
+    assert log.epochs.end_of(1, log.written_end) == (1, 3)
+
+
+def test_the_manifest_names_the_log() -> None:
+    place = Place()
+    said = manifest.describe(place.log, 0, is_clean=False)
+    assert (said["topic"], said["topic_id"], said["partition"], said["number"]) == ("t", "id", 0, 1)
+    assert manifest.path_of("logs/t-0") == "logs/t-0/manifest"
