@@ -10,9 +10,9 @@ import os
 import tempfile
 from time import perf_counter_ns
 
-from benchmarks.micro.timing import Row, report
 from crc32c import crc32c
 
+from benchmarks.micro.timing import Row, report
 from penstock.host.entropy import HostEntropy
 from penstock.host.files import HostDisk
 from penstock.host.workers import ThreadWorkers

@@ -3,9 +3,8 @@
 import asyncio
 from time import process_time
 
-from tests.simulation.toy import run_seed
-
 from penstock.simulator.loop import new_loop
+from tests.simulation.toy import run_seed
 
 PAIRS = 50
 ROUNDS = 1_000

@@ -8,7 +8,6 @@ import io
 from functools import partial
 
 from benchmarks.micro.timing import Row, compare, report
-
 from penstock.model.errors import ErrorCode
 from penstock.wire.codec import decode, encode
 from penstock.wire.headers import response_frame

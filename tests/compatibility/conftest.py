@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 
 import pytest
+
 from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.oracle import Oracle
 from tests.compatibility.raw_client import RawClient

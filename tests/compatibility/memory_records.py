@@ -2,10 +2,6 @@
 
 from typing import Any
 
-from tests.compatibility.oracle import Oracle, binary, text
-from tests.compatibility.samples import Batch
-from tests.compatibility.strangers import as_json
-
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.control import ControlType, EndTransactionMarker, read_control_key, read_marker
 from penstock.records.header import (
@@ -17,6 +13,9 @@ from penstock.records.header import (
     TimestampType,
 )
 from penstock.records.rows import Record, rows
+from tests.compatibility.oracle import Oracle, binary, text
+from tests.compatibility.samples import Batch
+from tests.compatibility.strangers import as_json
 
 CAP_BYTES = DEFAULT_LIMITS.batch_decompressed_bytes_max
 SEQUENCE_MASK = 0x7FFFFFFF

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import aiokafka
 import confluent_kafka
-from tests.compatibility.oracle import Oracle, binary, text
 
 from penstock.records.compression import Codec
 from penstock.records.header import NO_TIMESTAMP, TimestampType
 from penstock.records.rows import Record
+from tests.compatibility.oracle import Oracle, binary, text
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python 3.11 calls outdated.

@@ -3,15 +3,15 @@
 from typing import Any
 
 import pytest
-from tests.compatibility.memory_records import CAP_BYTES, build_batch, describe, read_batches
-from tests.compatibility.oracle import Oracle
-from tests.compatibility.samples import NOW_MS, SCENES, Batch
 
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules, Validation, check_batch
 from penstock.records.compression import Codec
 from penstock.records.header import NO_SEQUENCE, NO_TIMESTAMP, TimestampType, stamp_log_append_time
 from penstock.records.rows import rows
+from tests.compatibility.memory_records import CAP_BYTES, build_batch, describe, read_batches
+from tests.compatibility.oracle import Oracle
+from tests.compatibility.samples import NOW_MS, SCENES, Batch
 
 pytestmark = pytest.mark.strangers
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.raw_client import RawClient, Refused, Topic
 
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules, Validation, check_batch
 from penstock.records.compression import Codec
 from penstock.records.header import HEADER_BYTES, LENGTH_EXCLUDES_BYTES, TimestampType, seal
+from tests.compatibility.kafka_node import KafkaNode
+from tests.compatibility.raw_client import RawClient, Refused, Topic
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
 

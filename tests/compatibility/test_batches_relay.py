@@ -8,11 +8,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.oracle import Oracle
-from tests.compatibility.raw_client import RawClient, Topic
-from tests.compatibility.samples import ANY_TIME, SCENES, build, only, records_of
-from tests.compatibility.strangers import Aiokafka, Java, KafkaPython, Librdkafka, Seen, Stranger
 
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.check import Rules, Validation, check_batch
@@ -22,6 +17,11 @@ from penstock.records.rows import Record, rows
 from penstock.records.snappy import XERIAL_MAGIC
 from penstock.wire.messages.fetch import FetchRequest
 from penstock.wire.messages.produce import ProduceRequest
+from tests.compatibility.kafka_node import KafkaNode
+from tests.compatibility.oracle import Oracle
+from tests.compatibility.raw_client import RawClient, Topic
+from tests.compatibility.samples import ANY_TIME, SCENES, build, only, records_of
+from tests.compatibility.strangers import Aiokafka, Java, KafkaPython, Librdkafka, Seen, Stranger
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
 

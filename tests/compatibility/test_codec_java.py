@@ -9,6 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.frames import RECORD_TYPES, decode_record, encode_record
+from penstock.model.errors import ErrorCode, UnsupportedVersion
+from penstock.wire import codec
+from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api, request_class, response_class
+from penstock.wire.declare import Message, Request, StoredKey, Struct
 from tests.compatibility.oracle import Oracle, binary, text
 from tests.compatibility.schema import (
     FieldSpec,
@@ -24,13 +31,6 @@ from tests.compatibility.schema import (
     plain,
 )
 from tests.declared import declared_messages
-
-from penstock.metadata.declare import MetadataRecord
-from penstock.metadata.frames import RECORD_TYPES, decode_record, encode_record
-from penstock.model.errors import ErrorCode, UnsupportedVersion
-from penstock.wire import codec
-from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api, request_class, response_class
-from penstock.wire.declare import Message, Request, StoredKey, Struct
 
 pytestmark = pytest.mark.strangers
 

@@ -12,6 +12,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+
+from penstock.wire import codec
+from penstock.wire.declare import Message
 from tests.compatibility.schema import (
     FieldSpec,
     Json,
@@ -25,9 +28,6 @@ from tests.compatibility.schema import (
     scalar,
 )
 from tests.declared import declared_messages
-
-from penstock.wire import codec
-from penstock.wire.declare import Message
 
 pytestmark = pytest.mark.strangers
 

@@ -27,11 +27,11 @@ from kio.serial._introspect import (
     get_field_tag,
     get_schema_field_type,
 )
-from tests.compatibility.schema import Maker, by_plain_name, held_struct, plain, scalar
-from tests.declared import declared_messages
 
 from penstock.wire import codec
 from penstock.wire.declare import Field, Struct
+from tests.compatibility.schema import Maker, by_plain_name, held_struct, plain, scalar
+from tests.declared import declared_messages
 
 pytestmark = pytest.mark.strangers
 

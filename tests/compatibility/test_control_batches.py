@@ -8,12 +8,6 @@ import confluent_kafka
 import pytest
 from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.memory_records import build_marker, describe, read_batches
-from tests.compatibility.oracle import Oracle
-from tests.compatibility.raw_client import READ_COMMITTED, RawClient
-from tests.compatibility.samples import ANY_TIME, NOW_MS
-from tests.compatibility.strangers import as_json
 
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.builder import BatchBuilder
@@ -31,6 +25,12 @@ from penstock.records.header import NO_SEQUENCE, batches
 from penstock.records.rows import Record, rows
 from penstock.wire.codec import read_from
 from penstock.wire.stored.control_records import LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord
+from tests.compatibility.kafka_node import KafkaNode
+from tests.compatibility.memory_records import build_marker, describe, read_batches
+from tests.compatibility.oracle import Oracle
+from tests.compatibility.raw_client import READ_COMMITTED, RawClient
+from tests.compatibility.samples import ANY_TIME, NOW_MS
+from tests.compatibility.strangers import as_json
 
 pytestmark = pytest.mark.strangers
 apache_kafka = pytest.mark.xdist_group("apache-kafka")

@@ -179,10 +179,9 @@ def fuzz_inside(name: str, place: Path, runs: int, seconds: float, findings: Pat
         import_module("penstock.wire.varint")
     import_module("tests.fuzz.declarations")
     with atheris.instrument_imports(include=["penstock"]):
+        from penstock.wire import codec
         from tests.fuzz.guard import INPUT_BYTES_MAX
         from tests.fuzz.targets import TARGETS
-
-        from penstock.wire import codec
     compile_reader = codec.compile_reader  # type: ignore[attr-defined]
     codec.compile_reader = lambda *which: atheris.instrument_func(compile_reader(*which))  # type: ignore[attr-defined]
     target = TARGETS[name]

@@ -10,9 +10,6 @@ from typing import Any
 
 import cramjam
 import lz4.frame
-from tests.fuzz.declarations import OTHERS
-from tests.fuzz.guard import INPUT_BYTES_MAX
-from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PAYLOAD_BYTES_MAX, PLAIN, RAW
 
 from penstock.records.builder import BatchBuilder
 from penstock.records.compression import Codec, compress
@@ -25,6 +22,9 @@ from penstock.wire.declare import NEVER, Array, Field, Message, Struct
 from penstock.wire.headers import request_frame, response_frame
 from penstock.wire.messages.produce import ProduceRequest
 from penstock.wire.types import Blob, Fixed, Text
+from tests.fuzz.declarations import OTHERS
+from tests.fuzz.guard import INPUT_BYTES_MAX
+from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PAYLOAD_BYTES_MAX, PLAIN, RAW
 
 _TEXTS = ("", "a", "orders", "group-1", "żółw", "x" * 40)
 _INTEGER_BITS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63, "error_code": 15}

@@ -9,9 +9,6 @@ import struct
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from tests.fuzz.declarations import OTHERS
-from tests.fuzz.guard import Target
-
 from penstock.model.errors import FrameTooLarge, ProtocolError
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.builder import BatchBuilder
@@ -36,6 +33,8 @@ from penstock.wire.frames import FrameReader
 from penstock.wire.headers import read_request_header, read_response_header, read_start
 from penstock.wire.hot.produce import read_produce
 from penstock.wire.messages.produce import ProduceRequest
+from tests.fuzz.declarations import OTHERS
+from tests.fuzz.guard import Target
 
 # --- frames -----------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from tests.fuzz.run import CORPUS
 from tests.fuzz.seeds import seeds_for
 from tests.fuzz.targets import TARGETS

@@ -1,11 +1,11 @@
 """A frame as long as it may be before login costs no more than any other input, however many objects it asks for."""
 
 import pytest
-from tests.fuzz.dense import FRAME_BYTES, dense_requests
-from tests.fuzz.guard import Target
 
 from penstock.wire.api import Api, request_class
 from penstock.wire.codec import decode
+from tests.fuzz.dense import FRAME_BYTES, dense_requests
+from tests.fuzz.guard import Target
 
 GROWTH_MAX = 64
 

@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
+
 from tests.fuzz.run import ROOT
 from tests.fuzz.targets import TARGETS
 

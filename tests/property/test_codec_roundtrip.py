@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.declared import declared_messages
 
 from penstock.model.errors import ErrorCode
 from penstock.wire import codec
 from penstock.wire.declare import Array, Field, FieldType, Message, Struct
 from penstock.wire.types import Blob, Fixed, Text
+from tests.declared import declared_messages
 
 WIDTHS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True), "int64": (64, True)}
 

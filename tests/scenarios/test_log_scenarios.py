@@ -10,7 +10,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.simulation.log_histories import FROM_COORDINATOR, PowerCut, ZeroEntropy, drive, wait_at
 
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
@@ -28,6 +27,7 @@ from penstock.model.ports import Disk, File, FileSlice
 from penstock.records.builder import BatchBuilder
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import BatchView, batches
+from tests.simulation.log_histories import FROM_COORDINATOR, PowerCut, ZeroEntropy, drive, wait_at
 
 SETTINGS = LogSettings(segment_bytes=100_000, index_interval_bytes=100, retention_ms=None)
 DAY_MS = 24 * 3_600_000

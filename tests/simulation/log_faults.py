@@ -2,8 +2,6 @@
 
 from random import Random
 
-from tests.simulation.log_histories import History, PowerCut, drive
-
 from penstock.host.faults import Faults
 from penstock.log.checked import Damaged
 from penstock.log.ledger import Ledger
@@ -11,6 +9,7 @@ from penstock.log.scrub import scrub
 from penstock.log.settings import Durability
 from penstock.model.errors import StorageError
 from penstock.records.header import BatchView
+from tests.simulation.log_histories import History, PowerCut, drive
 
 
 def run_failing_syncs(seed: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.simulation.toy import Lost, run_seed
 
 ROOT = Path(__file__).parents[2]

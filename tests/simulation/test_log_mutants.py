@@ -4,8 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.simulation.log_faults import run_failing_syncs, run_flip
-from tests.simulation.log_histories import run_history
 
 from penstock.log import directory as directory_module
 from penstock.log import recovery as recovery_module
@@ -17,6 +15,8 @@ from penstock.log.producers import ProducerStates
 from penstock.log.settings import Durability
 from penstock.model.ports import Disk
 from penstock.records.header import BatchView
+from tests.simulation.log_faults import run_failing_syncs, run_flip
+from tests.simulation.log_histories import run_history
 
 HISTORIES_MAX = 400
 

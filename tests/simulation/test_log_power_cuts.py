@@ -7,10 +7,10 @@ from collections.abc import Callable
 from random import SystemRandom
 
 import pytest
-from tests.simulation.log_faults import run_failing_syncs, run_flip, run_full_disk
-from tests.simulation.log_histories import run_history
 
 from penstock.log.settings import Durability
+from tests.simulation.log_faults import run_failing_syncs, run_flip, run_full_disk
+from tests.simulation.log_histories import run_history
 
 CHUNKS = 8
 FRESH = SystemRandom().randrange(10**9, 10**12)

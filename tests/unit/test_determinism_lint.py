@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.determinism_lint import BUILTINS, EMPTY_EXCUSE, METHODS, NAMES, SET_ORDER, VAIN_EXCUSE, lint
 
 PENSTOCK = Path(__file__).parents[2] / "src" / "penstock"

@@ -21,6 +21,27 @@ class Limits:
     frame_growth_bytes: int = 64 * 1024
     """A declared frame length is only a promise; the buffer grows by this much as bytes really arrive."""
 
+    frame_arrival_ms: int = 30_000
+    """A frame that has begun must be whole within this time; what is spent waiting for room does not count."""
+
+    input_pool_bytes_max: int = 256 * MIB
+    """Unparsed input and requests under way, of all connections together (Kafka: queued.max.request.bytes, off)."""
+
+    requests_under_way_max: int = 16
+    """Requests of one connection that may be under way; then its socket is not read."""
+
+    connections_max: int = 10_000
+    """Connections of one listener (Kafka: max.connections, off)."""
+
+    connections_per_host_max: int = 10_000
+    """Connections from one address (Kafka: max.connections.per.ip, off)."""
+
+    connection_rate_max: int = 1_000
+    """New connections in a second, on average and at once (Kafka: max.connection.creation.rate, off)."""
+
+    connection_idle_ms: int = 600_000
+    """A connection on which nothing happens for this long is closed (Kafka: connections.max.idle.ms)."""
+
     batch_bytes_max: int = MIB + 12
     """A record batch as it is stored (Kafka: max.message.bytes)."""
 

@@ -12,7 +12,7 @@ from penstock.log.log import Log
 
 
 class GroupCommit:
-    """The rounds of one data directory. After each, `on_round` is told which logs it covered, also those that failed."""
+    """The rounds of one data directory. `on_round` is told which logs each covered, also those that failed."""
 
     def __init__(self, directory: DataDirectory, on_round: Callable[[Sequence[Log]], None]) -> None:
         self._directory = directory
@@ -22,11 +22,19 @@ class GroupCommit:
         if directory.is_dirty:
             self._dirty.set()
         self.rounds = 0
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Ends `run` between two rounds: never cancel a round, its syncs cannot be taken back."""
+        self._is_stopping = True
+        self._dirty.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until `stop`."""
         while True:
             await self._dirty.wait()
+            if self._is_stopping:
+                return
             self._dirty.clear()
             covered = await self._directory.commit()
             self.rounds += 1

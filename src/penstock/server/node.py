@@ -1,17 +1,147 @@
 """A node: the composition root that puts ports, logs, partitions and listeners together."""
 
-from penstock.log.directory import DataDirectory
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from types import ModuleType
+from typing import Protocol
+
+from penstock.log.directory import DataDirectory, open_directory
+from penstock.log.log import Log
+from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
 from penstock.model.ports import Clock, Disk, Entropy, Network, Workers
+from penstock.server.complaints import Complaints
+from penstock.server.connection import Service
+from penstock.server.dispatch import Dispatch
+from penstock.server.group_commit import GroupCommit
+from penstock.server.handlers import api_versions
+from penstock.server.input_pool import InputPool
+from penstock.server.listener import ConnectionListener
+from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
+from penstock.server.settings import NodeSettings, check_listener
+from penstock.server.stall import StallMeter
+
+logger = logging.getLogger("penstock.node")
+
+HANDLERS: Sequence[ModuleType] = (api_versions,)
+"""Everything that a node serves."""
+
+
+class Ports(Protocol):
+    """The world that a node lives in."""
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+
+    @property
+    def entropy(self) -> Entropy:
+        """Randomness."""
+
+    @property
+    def disk(self) -> Disk:
+        """Where its data is."""
+
+    @property
+    def network(self) -> Network:
+        """How it is reached."""
+
+    @property
+    def workers(self) -> Workers:
+        """Where blocking calls go."""
 
 
 class Node:
     """One broker in one process."""
 
-    clock: Clock
-    entropy: Entropy
-    disk: Disk
-    network: Network
-    workers: Workers
     directory: DataDirectory
-    partitions: Partitions
+    listener: ConnectionListener
+
+    def __init__(self, ports: Ports, settings: NodeSettings, handlers: Sequence[ModuleType] = HANDLERS) -> None:
+        self.clock = ports.clock
+        self.entropy = ports.entropy
+        self.disk = ports.disk
+        self.network = ports.network
+        self.workers = ports.workers
+        self.settings = settings
+        self.dispatch = Dispatch(handlers)
+        self.partitions = Partitions()
+        self.pool = InputPool(settings.limits.input_pool_bytes_max)
+        self.stalls = StallMeter(settings.stall_ms_max)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def address(self) -> str:
+        """Host and port that it really listens on."""
+        return self.listener.address
+
+    async def start(self) -> None:
+        """Opens the data directory, adopts what the cluster says, and listens."""
+        settings = self.settings
+        check_listener(settings)
+        self.directory = await open_directory(
+            self.disk,
+            cluster_id=settings.cluster_id,
+            node_id=settings.node_id,
+            entropy=self.entropy,
+            now_ms=self.clock.wall_ms(),
+        )
+        for found in self.directory.findings.damage:
+            logger.warning("Damage in the data directory: %s", found)
+        self._rounds = GroupCommit(self.directory, self._on_round)
+        self._commit = self._watch(self._rounds.run(), "group commit")
+        self._watch(self.stalls.run(), "stall meter")
+        await self._adopt_image()
+        service = Service(self, self.dispatch, settings.limits, self.pool, Complaints())
+        place = await self.network.listen(settings.listen_host, settings.listen_port)
+        self.listener = ConnectionListener(place, service, self.clock)
+        self.listener.start()
+        logger.info("Listening on %s.", self.address)
+
+    async def stop(self) -> None:
+        """Answers what is under way, and closes the data directory so that nothing need be scanned next time."""
+        await self.listener.stop(self.settings.stop_ms)
+        self._rounds.stop()
+        await self._commit
+        for task in self._tasks:
+            task.cancel()
+        await self.directory.close()
+        logger.info("Stopped.")
+
+    async def add_topic(
+        self, name: str, topic_id: bytes, partitions: int, settings: LogSettings = DEFAULT_SETTINGS, epoch: int = 0
+    ) -> list[Partition]:
+        """Leads the partitions of a topic from now on; their logs are made if they are not there."""
+        added = []
+        for index in range(partitions):
+            log = self.directory.logs.get(f"{name}-{index}")
+            if log is None:
+                log = await self.directory.create(name, topic_id.hex(), index, settings)
+            await self.directory.begin_epoch(log, epoch)
+            partition = Partition(name, topic_id, index, log, max(epoch, log.epochs.latest))
+            self.partitions.add(partition)
+            partition.advance()
+            added.append(partition)
+        return added
+
+    async def _adopt_image(self) -> None:
+        """The seam to the metadata: once there is an image, its topics become partitions here."""
+
+    def _on_round(self, covered: Sequence[Log]) -> None:
+        for log in covered:
+            partition = self.partitions.of_log(log.identity.number)
+            if partition is not None:
+                partition.advance()
+
+    def _watch(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
+        """Runs something for as long as the node lives; its failure is told at once."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda done: _tell(done, name))
+        self._tasks.append(task)
+        return task
+
+
+def _tell(task: "asyncio.Task[None]", name: str) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.critical("The %s failed by a mistake of ours: restart the node.", name, exc_info=error)

@@ -1,11 +1,22 @@
 """The partitions that this node leads, by topic name and by topic id."""
 
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
+from penstock.model.errors import ErrorCode
 from penstock.server.partition import Partition
 
 K = TypeVar("K", str, bytes)
+
+
+class Leader(NamedTuple):
+    """Where a partition is led that is not led here (KIP-951)."""
+
+    node_id: int
+    epoch: int
+    host: str
+    port: int
+    rack: str | None = None
 
 
 class Partitions:
@@ -15,6 +26,8 @@ class Partitions:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._by_log: dict[int, Partition] = {}
+        self.leader_elsewhere: Callable[[str | bytes, int], Leader | None] = _nobody_leads
+        """By topic name or id and partition; the node sets it to what the metadata image says."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._by_log.values())
@@ -36,6 +49,19 @@ class Partitions:
         """Whether the topic id is known at all: an unknown id is another error than an unknown partition."""
         return topic_id in self._by_id
 
+    def find(self, topic: str | bytes, index: int) -> Partition | None:
+        """By name or by id, whichever it is."""
+        return self.named(topic, index) if isinstance(topic, str) else self.identified(topic, index)
+
+    def why_missing(self, topic: str | bytes, index: int) -> tuple[ErrorCode, Leader | None]:
+        """What to tell a client about a partition that is not led here."""
+        leader = self.leader_elsewhere(topic, index)
+        if leader is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, leader
+        if isinstance(topic, bytes) and not self.has_id(topic):
+            return ErrorCode.UNKNOWN_TOPIC_ID, None
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+
     def of_log(self, log_number: int) -> Partition | None:
         """The partition whose log has this number."""
         return self._by_log.get(log_number)
@@ -51,6 +77,10 @@ class Partitions:
         _take(self._by_name, partition.topic, partition.index)
         _take(self._by_id, partition.topic_id, partition.index)
         del self._by_log[partition.log.identity.number]
+
+
+def _nobody_leads(_topic: str | bytes, _index: int) -> None:
+    return None
 
 
 def _take(places: dict[K, dict[int, Partition]], key: K, index: int) -> None:

@@ -6,7 +6,7 @@ something to await that gives them; its first stage, up to that return, runs in 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from penstock.model.ports import Buffer, FileSlice
@@ -21,7 +21,15 @@ Answer: TypeAlias = Buffers | Awaitable[Buffers] | None
 """What a framed handler returns; None when the client wants no answer (acks=0)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Client:
+    """What is known about the other end of a connection."""
+
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+
+
+@dataclass(slots=True)
 class Call:
     """Everything about a request but its body."""
 
@@ -34,6 +42,7 @@ class Call:
     """Host and port that the client came from."""
     local: str
     """Host and port that it reached."""
+    client: Client = field(default_factory=Client)
 
 
 @dataclass(frozen=True, slots=True)

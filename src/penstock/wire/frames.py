@@ -37,6 +37,22 @@ class FrameReader:
         """What this reader keeps allocated; nothing while no frame is under way."""
         return 0 if self._buffer is None else len(self._buffer)
 
+    @property
+    def unparsed_bytes(self) -> int:
+        """What has arrived of a frame that is not whole."""
+        return self._end - self._start
+
+    @property
+    def growth_bytes(self) -> int:
+        """How much more `writable` is about to hold than now; the first buffer of a frame does not count."""
+        if self._buffer is None or self._view is not None or self._end < len(self._buffer):
+            return 0
+        return self._room_needed()
+
+    def peek(self, count: int) -> bytes:
+        """The first bytes of what is unparsed."""
+        return bytes((self._buffer or b"")[self._start : min(self._end, self._start + count)])
+
     def writable(self) -> memoryview:
         """Room for the bytes that come next, never empty. Valid until `received`."""
         if self._view is not None:

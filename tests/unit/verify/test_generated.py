@@ -3,11 +3,11 @@
 import io
 
 import pytest
-from tests.unit.verify.generated import clean_history, clean_pipeline
 
 from penstock.verify.check import check, check_lines
 from penstock.verify.history import line_of
 from penstock.verify.rules import Rules
+from tests.unit.verify.generated import clean_history, clean_pipeline
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.verify.story import P, Q, Story
 
 from penstock.verify.check import check, check_lines
 from penstock.verify.history import (
@@ -23,6 +22,7 @@ from penstock.verify.history import (
     read_history,
 )
 from penstock.verify.recorder import Recorder
+from tests.unit.verify.story import P, Q, Story
 
 names = st.text(max_size=8) | st.integers(0, 2**62)
 values = st.recursive(names | st.none(), lambda inner: st.lists(inner, max_size=4), max_leaves=12)

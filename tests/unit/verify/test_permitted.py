@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from tests.unit.verify.story import P, Q, Story, polled, sent
 
 from penstock.verify.findings import Kind
 from penstock.verify.rules import Rules
+from tests.unit.verify.story import P, Q, Story, polled, sent
 
 Tale = Callable[[Story], Rules | None]
 TALES: list[Tale] = []

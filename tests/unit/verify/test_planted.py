@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from tests.unit.verify.story import P, Q, Story, polled, sent
 
 from penstock.verify.findings import Kind
 from penstock.verify.rules import Pipeline, Rules
+from tests.unit.verify.story import P, Q, Story, polled, sent
 
 Plant = Callable[[Story], Rules | None]
 PLANTS: list[tuple[Kind, bool, Plant]] = []

@@ -4,10 +4,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.unit.verify.story import P, Story
 
 from penstock.verify.checks.replicas import Batch, ReplicaLog, Row, find_compacted_divergence, find_divergence
 from penstock.verify.findings import Finding, Kind
+from tests.unit.verify.story import P, Story
 
 
 def batches(random: Random, count: int = 30) -> list[Batch]:

@@ -2,10 +2,9 @@
 
 import json
 
-from tests.unit.verify.story import P, Story
-
 from penstock.verify.findings import Kind, Severity
 from penstock.verify.rules import Rules
+from tests.unit.verify.story import P, Story
 
 
 def lossy(records: int) -> Story:

@@ -4,13 +4,13 @@ from functools import cache
 from random import Random
 
 import pytest
-from tests.unit.verify.generated import clean_history, clean_pipeline
-from tests.unit.verify.tampering import MUTATIONS, PIPELINE_MUTATIONS, History, Impossible, Mutation
 
 from penstock.verify.check import check
 from penstock.verify.findings import NOTED_KINDS, Kind
 from penstock.verify.history import Event
 from penstock.verify.rules import Rules
+from tests.unit.verify.generated import clean_history, clean_pipeline
+from tests.unit.verify.tampering import MUTATIONS, PIPELINE_MUTATIONS, History, Impossible, Mutation
 
 PLACES = 20
 

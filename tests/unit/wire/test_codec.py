@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from tests.declared import declared_messages
 
 from penstock.model.errors import ErrorCode, MalformedMessage, UnsupportedVersion
 from penstock.wire import codec
 from penstock.wire.declare import Array, Field, FieldType, Message, Request, Struct, field, since, tagged, until
 from penstock.wire.types import ZERO_UUID, Blob, Fixed, Float64, Int8, Int16, Int32, Int64, Records, Text, UInt16, Uuid
+from tests.declared import declared_messages
 
 
 class Leaf(Struct):

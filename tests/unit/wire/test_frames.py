@@ -30,9 +30,7 @@ def framed(*payloads: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(p)) + p for p in payloads)
 
 
-@given(
-    st.lists(st.binary(max_size=300), max_size=6), st.integers(1, 200), st.integers(5, 64), st.integers(1, 64)
-)
+@given(st.lists(st.binary(max_size=300), max_size=6), st.integers(1, 200), st.integers(5, 64), st.integers(1, 64))
 def test_frames_come_out_as_they_went_in(payloads: list[bytes], piece: int, first: int, growth: int) -> None:
     reader = FrameReader(300, first_bytes=first, growth_bytes=growth)
     assert feed(reader, framed(*payloads), piece) == payloads
