@@ -19,7 +19,7 @@ from penstock.server.input_pool import InputPool
 from penstock.server.listener import ConnectionListener
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
-from penstock.server.settings import NodeSettings, check_listener
+from penstock.server.settings import CannotStart, NodeSettings, check_listener
 from penstock.server.stall import StallMeter
 
 logger = logging.getLogger("penstock.node")
@@ -93,8 +93,15 @@ class Node:
         self._commit = self._watch(self._rounds.run(), "group commit")
         self._watch(self.stalls.run(), "stall meter")
         await self._adopt_image()
+        try:
+            place = await self.network.listen(settings.listen_host, settings.listen_port)
+        except OSError as error:
+            await self._close()
+            raise CannotStart(
+                f"Cannot listen on {settings.listen_host}:{settings.listen_port}: {error}; "
+                "stop whoever listens there, or choose another listen_port."
+            ) from error
         service = Service(self, self.dispatch, settings.limits, self.pool, Complaints())
-        place = await self.network.listen(settings.listen_host, settings.listen_port)
         self.listener = ConnectionListener(place, service, self.clock)
         self.listener.start()
         logger.info("Listening on %s.", self.address)
@@ -102,12 +109,16 @@ class Node:
     async def stop(self) -> None:
         """Answers what is under way, and closes the data directory so that nothing need be scanned next time."""
         await self.listener.stop(self.settings.stop_ms)
+        await self._close()
+        logger.info("Stopped.")
+
+    async def _close(self) -> None:
         self._rounds.stop()
         await self._commit
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.directory.close()
-        logger.info("Stopped.")
 
     async def add_topic(
         self, name: str, topic_id: bytes, partitions: int, settings: LogSettings = DEFAULT_SETTINGS, epoch: int = 0

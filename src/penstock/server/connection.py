@@ -1,0 +1,291 @@
+"""Serves one connection: frames in, answers out in the same order.
+
+Framed requests (Produce, Fetch) overlap: their first stage runs in the order of arrival, the rest runs while more is
+read. All others are barriers: they start when everything before them is answered, and nothing starts meanwhile. With
+too much under way, or no room for input, the socket is not read. When the client goes, so does all that was under way.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.model.errors import FrameTooLarge, MalformedMessage, ProtocolError
+from penstock.model.limits import Limits
+from penstock.model.ports import Connection
+from penstock.server.complaints import Complaints
+from penstock.server.dispatch import NO_BODY, Dispatch, Opened
+from penstock.server.greeting import GREETING_BYTES, recognize
+from penstock.server.input_pool import InputPool
+from penstock.server.order import Order
+from penstock.server.serving import Buffers, Call, Client
+from penstock.wire.codec import decode
+from penstock.wire.declare import Request
+from penstock.wire.frames import FrameReader
+from penstock.wire.headers import response_frame
+from penstock.wire.messages.api_versions import ApiVersionsRequest
+
+if TYPE_CHECKING:
+    from penstock.server.node import Node
+
+logger = logging.getLogger("penstock.connection")
+
+TURN_UNITS = 32
+"""Requests served, or units of bytes read, without waiting; then the other connections get their turn."""
+UNIT_SHIFT = 15
+FAREWELL_MS = 1_000
+FAREWELL_BYTES = 64 * 1024
+ADVICE: dict[type[Exception], str] = {
+    FrameTooLarge: "; check that it speaks Kafka's protocol, or raise frame_bytes_max",
+    MalformedMessage: "; check that it speaks Kafka's protocol, and that nothing in between alters what it sends",
+}
+
+
+@dataclass(slots=True)
+class Service:
+    """What all connections of a listener share."""
+
+    node: "Node"
+    dispatch: Dispatch
+    limits: Limits
+    pool: InputPool
+    complaints: Complaints
+    now_ms: int = 0
+    """What the clock said about a second ago: good enough for time-outs, and costs nothing."""
+
+
+class ServedConnection:
+    """One connection. `run` is its task; whoever ends it from outside cancels that."""
+
+    __slots__ = (
+        "_connection",
+        "_held_bytes",
+        "_order",
+        "_reader",
+        "_service",
+        "_since_turn",
+        "active_ms",
+        "client",
+        "frame_began_ms",
+        "has_partial",
+        "is_reading",
+        "is_sending",
+        "is_stopping",
+        "requests",
+        "task",
+    )
+
+    def __init__(self, connection: Connection, service: Service) -> None:
+        limits = service.limits
+        self._connection = connection
+        self._service = service
+        self._reader = FrameReader(limits.frame_bytes_max, limits.frame_first_bytes, limits.frame_growth_bytes)
+        self._order: Order | None = None  # made when requests overlap for the first time
+        self._held_bytes = 0
+        """What it has of the pool, apart from requests in the order."""
+        self._since_turn = 0
+        self.client: Client | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.requests = 0
+        """How many were begun."""
+        self.active_ms = service.now_ms
+        """When something last came in or went out."""
+        self.frame_began_ms = 0
+        """When the frame that is not whole began to arrive."""
+        self.has_partial = False
+        self.is_reading = False
+        """Whether it waits for input, or for room for it."""
+        self.is_sending = False
+        self.is_stopping = False
+
+    @property
+    def peer(self) -> str:
+        """Host and port that the client came from."""
+        return self._connection.peer
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request is under way."""
+        return self.is_reading and not self._order
+
+    def stop(self) -> None:
+        """Ends as soon as nothing is under way."""
+        self.is_stopping = True
+        if self._order is not None:
+            self._order.on_empty = self._end_if_quiet
+        self._end_if_quiet()
+
+    async def run(self) -> None:
+        """Until the client goes, breaks the rules, or the task is cancelled."""
+        try:
+            await self._serve()
+        except ConnectionError:
+            pass
+        except Exception as error:
+            await self._explain(error)
+        finally:
+            self._connection.close()
+            if self._order is not None:
+                self._order.drop()
+            self._settle(self._held_bytes)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        reader, service, connection = self._reader, self._service, self._connection
+        while not self.is_stopping:
+            self.is_reading = True
+            if growth_bytes := reader.growth_bytes:
+                if not service.pool.try_take(growth_bytes):
+                    await self._wait_for_room(growth_bytes)
+                self._held_bytes += growth_bytes
+            count = await connection.receive_into(reader.writable())
+            if count == 0:
+                return
+            reader.received(count)
+            self.active_ms = service.now_ms
+            if frames := reader.frames():
+                self.is_reading = False
+                await self._handle(frames)
+                self.has_partial = reader.unparsed_bytes > 0
+                self.frame_began_ms = service.now_ms
+            elif not self.has_partial:
+                self.has_partial = True
+                self.frame_began_ms = service.now_ms
+            self._since_turn += count >> UNIT_SHIFT
+            if self._since_turn >= TURN_UNITS:
+                await self._take_turns()
+        if self._order is not None:
+            await self._order.until_fewer_than(1)
+
+    async def _wait_for_room(self, growth_bytes: int) -> None:
+        """The socket is not read meanwhile, and the frame's time does not run."""
+        service = self._service
+        began_ms, self.has_partial = service.now_ms, False
+        is_first = self._reader.held_bytes <= service.limits.frame_first_bytes
+        await service.pool.take(self, growth_bytes, is_first=is_first)
+        self.has_partial = True
+        self.frame_began_ms += service.now_ms - began_ms
+
+    async def _handle(self, frames: list[memoryview]) -> None:
+        """The frames of one buffer. The pool gets the buffer back when the last of them is answered."""
+        last = len(frames) - 1
+        for number, frame in enumerate(frames):
+            opened = self._service.dispatch.open(frame)
+            self.requests += 1
+            cost_bytes = self._held_bytes if number == last else 0
+            if opened.route.is_framed:
+                await self._handle_framed(opened, frame, cost_bytes)
+            else:
+                await self._handle_plain(opened, frame)
+                self._settle(cost_bytes)
+            if self.is_stopping:
+                return
+            self._since_turn += 1 + (len(frame) >> UNIT_SHIFT)
+            if self._since_turn >= TURN_UNITS:
+                await self._take_turns()
+
+    async def _take_turns(self) -> None:
+        self._since_turn = 0
+        await asyncio.sleep(0)
+
+    # --- handling -------------------------------------------------------------------------------------------------
+
+    async def _handle_plain(self, opened: Opened, frame: memoryview) -> None:
+        """A barrier on both sides: waits for what came before, and is answered before anything else starts."""
+        if self._order is not None:
+            await self._order.until_fewer_than(1)
+        route, version, correlation_id, _, position = opened
+        request: Request
+        if position == NO_BODY:
+            request, answered_version = ApiVersionsRequest(), 0
+        else:
+            request, answered_version = decode(route.request, version, frame, position), version
+        response = await route.handle(request, self._call(opened))
+        await self._send((response_frame(response, answered_version, correlation_id),))
+
+    async def _handle_framed(self, opened: Opened, frame: memoryview, cost_bytes: int) -> None:
+        """Runs the first stage. An answer that is ready and has nobody in front of it leaves at once."""
+        order = self._order
+        if order is not None:
+            await order.until_fewer_than(self._service.limits.requests_under_way_max)
+        answer = await opened.route.handle(self._call(opened), frame, opened.position)
+        if order or not (answer is None or isinstance(answer, (list, tuple))):
+            if order is None:
+                order = self._order = Order(self._send, self._service.pool.give, self._fail)
+            self._held_bytes -= cost_bytes
+            order.add(answer, cost_bytes)
+            return
+        if answer:
+            await self._send(answer)
+        self._settle(cost_bytes)
+
+    def _call(self, opened: Opened) -> Call:
+        client = self.client
+        if client is None:
+            client = self.client = Client()
+        route, version, correlation_id, client_id, _ = opened
+        connection = self._connection
+        return Call(
+            self._service.node, route.api, version, correlation_id, client_id, connection.peer, connection.local, client
+        )
+
+    async def _send(self, buffers: Buffers) -> None:
+        self.is_sending = True
+        await self._connection.send(buffers)
+        self.is_sending = False
+        self.active_ms = self._service.now_ms
+
+    def _settle(self, cost_bytes: int) -> None:
+        if cost_bytes:
+            self._held_bytes -= cost_bytes
+            self._service.pool.give(cost_bytes)
+
+    # --- ending ---------------------------------------------------------------------------------------------------
+
+    def _end_if_quiet(self) -> None:
+        if self.is_quiet and self.task is not None:
+            self.task.cancel()
+
+    def _fail(self, error: Exception) -> None:
+        """A request that was under way could not be answered."""
+        if not isinstance(error, ConnectionError):
+            self._complain(error)
+        if self.task is not None:
+            self.task.cancel()
+
+    async def _explain(self, error: Exception) -> None:
+        """Says once why the connection ends, also to the other end if it understands."""
+        connection = self._connection
+        if isinstance(error, FrameTooLarge) and self.requests == 0:
+            stranger = recognize(self._reader.peek(GREETING_BYTES), connection.peer, connection.local)
+            if stranger is not None:
+                self._service.complaints.say(stranger.kind, stranger.sentence)
+                if stranger.answer:
+                    await _part(connection, stranger.answer)
+                return
+        self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        if isinstance(error, ProtocolError):
+            kind = type(error).__name__
+            sentence = f"Closed the connection of {self.peer}: {error}{ADVICE.get(type(error), '')}."
+            self._service.complaints.say(kind, sentence)
+        else:
+            logger.error(
+                "A request of %s failed by a mistake of ours, and its connection was closed: please report this.",
+                self.peer,
+                exc_info=error,
+            )
+
+
+async def _part(connection: Connection, answer: bytes) -> None:
+    """Sends a last answer, and waits a moment for the other end to close: a reset could overtake the answer."""
+    scratch = memoryview(bytearray(4096))
+    left = FAREWELL_BYTES
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(FAREWELL_MS / 1000):
+            await connection.send((answer,))
+            while left > 0 and (count := await connection.receive_into(scratch)):
+                left -= count

@@ -1,0 +1,172 @@
+"""A listening place: accepts connections within limits, sweeps up those on which nothing happens, and stops gracefully.
+
+Who is refused is closed without an answer and told about in the log, together with its like, once a second. There is
+one timer for all connections: a sweep each second looks at each of them.
+"""
+
+import asyncio
+import errno
+import logging
+from functools import partial
+
+from penstock.model.ports import Clock, Connection, Listener
+from penstock.server.connection import ServedConnection, Service
+
+logger = logging.getLogger("penstock.listener")
+
+SWEEP_MS = 1_000
+ACCEPTS_PER_TURN = 16
+"""Connections accepted without waiting; then those that are open get their turn."""
+RETRY_MS = 100
+"""After an accept that failed, for example because no file descriptor is left."""
+
+
+class ConnectionListener:
+    """The connections of one listening place."""
+
+    def __init__(self, listener: Listener, service: Service, clock: Clock) -> None:
+        self._listener = listener
+        self._service = service
+        self._clock = clock
+        self._connections: dict[int, ServedConnection] = {}
+        self._per_host: dict[str, int] = {}
+        self._numbers = 0
+        self._tokens = float(service.limits.connection_rate_max)
+        self._tokens_at_ms = service.now_ms = clock.monotonic_ms()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_stopping = False
+        self._all_ended: asyncio.Future[None] | None = None
+        self.refused = 0
+        """Connections that were closed because of a limit."""
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    @property
+    def address(self) -> str:
+        """Host and port that it really listens on."""
+        return self._listener.address
+
+    def start(self) -> None:
+        """Begins to accept."""
+        self._tasks = [asyncio.create_task(self._accept()), asyncio.create_task(self._sweep())]
+
+    async def stop(self, deadline_ms: int) -> None:
+        """Accepts no more, lets requests under way finish until the deadline, and closes what is left."""
+        self._is_stopping = True
+        self._listener.close()
+        self._tasks[0].cancel()
+        for connection in list(self._connections.values()):
+            connection.stop()
+        if self._connections:
+            self._all_ended = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(deadline_ms / 1000):
+                    await self._all_ended
+            except TimeoutError:
+                logger.warning(
+                    "%d connections still had requests under way after %d ms and were closed: "
+                    "their clients will ask again; raise stop_ms if they should be waited for.",
+                    len(self._connections),
+                    deadline_ms,
+                )
+        self._tasks += [connection.task for connection in self._connections.values() if connection.task is not None]
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._service.complaints.tick()
+
+    # --- accepting ------------------------------------------------------------------------------------------------
+
+    async def _accept(self) -> None:
+        accepted = 0
+        while not self._is_stopping:
+            try:
+                connection = await self._listener.accept()
+            except OSError as error:
+                if error.errno == errno.EBADF:
+                    return
+                self._service.complaints.say(
+                    "accept",
+                    f"{self.address} cannot accept connections: {error}; close some, or raise the limit (ulimit -n).",
+                )
+                await asyncio.sleep(RETRY_MS / 1000)
+                continue
+            self._admit(connection)
+            accepted += 1
+            if accepted % ACCEPTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _admit(self, connection: Connection) -> None:
+        host = connection.peer.rpartition(":")[0]
+        if (reason := self._why_not(host)) is not None:
+            self.refused += 1
+            self._service.complaints.say(reason[0], f"Refused a connection from {connection.peer}: {reason[1]}.")
+            connection.close()
+            return
+        self._numbers += 1
+        served = self._connections[self._numbers] = ServedConnection(connection, self._service)
+        self._per_host[host] = self._per_host.get(host, 0) + 1
+        served.task = asyncio.get_running_loop().create_task(served.run())
+        served.task.add_done_callback(partial(self._forget, self._numbers, host, connection))
+
+    def _why_not(self, host: str) -> tuple[str, str] | None:
+        """The limit that stands against one more connection, and what to do about it."""
+        limits = self._service.limits
+        if len(self._connections) >= limits.connections_max:
+            return "connections", f"{limits.connections_max} are open; close some, or raise connections_max"
+        if self._per_host.get(host, 0) >= limits.connections_per_host_max:
+            advice = "let its clients share connections, or raise connections_per_host_max"
+            return "connections per host", f"{host} has {limits.connections_per_host_max} open; {advice}"
+        now_ms = self._clock.monotonic_ms()
+        earned = (now_ms - self._tokens_at_ms) * limits.connection_rate_max / 1000
+        self._tokens, self._tokens_at_ms = min(float(limits.connection_rate_max), self._tokens + earned), now_ms
+        if self._tokens < 1:
+            advice = "let clients reconnect more slowly (reconnect.backoff.ms), or raise connection_rate_max"
+            return "connection rate", f"more than {limits.connection_rate_max} came within a second; {advice}"
+        self._tokens -= 1
+        return None
+
+    def _forget(self, number: int, host: str, connection: Connection, _: "asyncio.Task[None]") -> None:
+        connection.close()  # its task may have been cancelled before it began
+        del self._connections[number]
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+        if self._all_ended is not None and not self._connections and not self._all_ended.done():
+            self._all_ended.set_result(None)
+
+    # --- sweeping -------------------------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        service = self._service
+        while True:
+            await asyncio.sleep(SWEEP_MS / 1000)
+            service.now_ms = self._clock.monotonic_ms()
+            service.complaints.tick()
+            for number, connection in enumerate(list(self._connections.values())):
+                self._look_at(connection)
+                if number % 1000 == 999:
+                    await asyncio.sleep(0)
+
+    def _look_at(self, connection: ServedConnection) -> None:
+        """Ends a connection that has waited too long for its other end."""
+        limits, now_ms = self._service.limits, self._service.now_ms
+        is_idle = now_ms - connection.active_ms > limits.connection_idle_ms
+        if connection.is_sending:
+            if is_idle:
+                self._end(connection, "unread", f"{connection.peer} has not read its answers for too long")
+        elif connection.has_partial:
+            if connection.is_reading and now_ms - connection.frame_began_ms > limits.frame_arrival_ms:
+                what = f"a request of {connection.peer} was not whole after {limits.frame_arrival_ms} ms"
+                self._end(connection, "partial", what)
+        elif is_idle and connection.is_quiet and connection.task is not None:
+            logger.debug("Closed the connection of %s: nothing happened on it for too long.", connection.peer)
+            connection.task.cancel()
+
+    def _end(self, connection: ServedConnection, kind: str, what: str) -> None:
+        self._service.complaints.say(
+            kind, f"Closed a connection: {what}; look at the client and at the network between."
+        )
+        if connection.task is not None:
+            connection.task.cancel()

@@ -1,0 +1,121 @@
+"""The order of answers on one connection: requests may overlap, their answers leave in the order of the requests.
+
+Each request that is under way has a place. Whoever finishes the one in front sends its answer, together with those that
+are ready behind it; so there is one sender at a time, and no task that only sends. An empty order means that nobody is
+sending.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import iscoroutine
+from typing import TypeAlias
+
+from penstock.model.ports import Buffer, FileSlice
+from penstock.server.serving import Answer, Buffers
+
+Send: TypeAlias = Callable[[Sequence[Buffer | FileSlice]], Awaitable[None]]
+
+NOTHING: Buffers = ()
+
+
+class Place:
+    """One request that is under way."""
+
+    __slots__ = ("answer", "cost_bytes", "task", "waiting")
+
+    def __init__(self, cost_bytes: int) -> None:
+        self.cost_bytes = cost_bytes
+        self.answer: Buffers | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.waiting: Awaitable[Buffers] | None = None
+        """What the task is going to wait for, until it runs."""
+
+
+class Order:
+    """The places of one connection, oldest first."""
+
+    __slots__ = ("_changed", "_give", "_on_error", "_places", "_send", "on_empty")
+
+    def __init__(self, send: Send, give: Callable[[int], None], on_error: Callable[[Exception], None]) -> None:
+        self._send = send
+        self._give = give
+        self._on_error = on_error
+        self._places: deque[Place] = deque()
+        self._changed: asyncio.Future[None] | None = None
+        self.on_empty: Callable[[], None] | None = None
+        """Called when everything has been answered."""
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, answer: Answer, cost_bytes: int) -> None:
+        """Takes the next place, for an answer that is here or still to come."""
+        place = Place(cost_bytes)
+        self._places.append(place)
+        if answer is None:
+            place.answer = NOTHING
+        elif isinstance(answer, Awaitable):
+            place.waiting = answer
+            place.task = asyncio.get_running_loop().create_task(self._finish(place))
+        else:
+            place.answer = answer
+
+    async def until_fewer_than(self, count: int) -> None:
+        """Waits until that few are under way."""
+        while len(self._places) >= count:
+            self._changed = asyncio.get_running_loop().create_future()
+            await self._changed
+
+    def drop(self) -> None:
+        """The connection is over: cancels what is under way and lets go of answers that nobody will get."""
+        places, self._places = self._places, deque()
+        for place in places:
+            if place.task is not None:
+                place.task.cancel()
+                if iscoroutine(place.waiting):  # the task never ran, so nobody else ends it
+                    place.waiting.close()
+            release(place.answer or NOTHING)
+            if place.cost_bytes:
+                self._give(place.cost_bytes)
+
+    async def _finish(self, place: Place) -> None:
+        waiting, place.waiting = place.waiting, None
+        assert waiting is not None
+        try:
+            place.answer = await waiting
+            if self._places and self._places[0] is place:
+                await self._send_ready()
+        except Exception as error:
+            self._on_error(error)
+
+    async def _send_ready(self) -> None:
+        places = self._places
+        while places and places[0].answer is not None:
+            buffers: list[Buffer | FileSlice] = []
+            count = cost_bytes = 0
+            for place in places:
+                if place.answer is None:
+                    break
+                buffers += place.answer
+                cost_bytes += place.cost_bytes
+                count += 1
+            if buffers:
+                await self._send(buffers)
+            if places is not self._places:
+                return  # dropped meanwhile
+            for _ in range(count):
+                places.popleft()
+            if cost_bytes:
+                self._give(cost_bytes)
+            if self._changed is not None and not self._changed.done():
+                self._changed.set_result(None)
+        if not places and self.on_empty is not None:
+            self.on_empty()
+
+
+def release(answer: Buffers) -> None:
+    """Lets go of file slices that will not be sent."""
+    for buffer in answer:
+        if isinstance(buffer, FileSlice):
+            buffer.release()

@@ -1,0 +1,51 @@
+"""What a node is told when it starts. What the cluster decides (topics, dynamic settings) is not here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.model.limits import DEFAULT_LIMITS, Limits
+
+
+class CannotStart(Exception):
+    """The node refuses to start; the sentence says why and what to do."""
+
+
+class Feature(NamedTuple):
+    """A feature as ApiVersions tells clients about it."""
+
+    name: str
+    min_version: int
+    max_version: int
+    finalized: int
+    """The level in force; 0 is off."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """The settings of one node."""
+
+    cluster_id: str
+    node_id: int = 0
+    listen_host: str = "127.0.0.1"
+    listen_port: int = 9092
+    allow_plaintext_beyond_loopback: bool = False
+    """Whether anybody who reaches the listener may read and write everything, unencrypted."""
+    stop_ms: int = 10_000
+    """How long a stopping node waits for requests under way."""
+    stall_ms_max: int = 200
+    """A loop that stands still for longer is worth a sentence in the log."""
+    features: Sequence[Feature] = ()
+    limits: Limits = DEFAULT_LIMITS
+
+
+def check_listener(settings: NodeSettings) -> None:
+    """Refuses plaintext where others can listen in, unless it was asked for."""
+    host = settings.listen_host
+    is_loopback = host in {"localhost", "::1"} or host.startswith("127.")
+    if not is_loopback and not settings.allow_plaintext_beyond_loopback:
+        raise CannotStart(
+            f"The listener {host or '*'}:{settings.listen_port} is plaintext and can be reached from other machines: "
+            "set allow_plaintext_beyond_loopback=true if the network is trusted, "
+            "or listen on 127.0.0.1."
+        )
