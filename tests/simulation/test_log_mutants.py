@@ -122,7 +122,7 @@ def takes_damage_for_a_torn_tail(monkeypatch: pytest.MonkeyPatch) -> None:
 def settles_without_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = DataDirectory.commit
 
-    async def skips_data(self: DataDirectory) -> int:
+    async def skips_data(self: DataDirectory) -> list[Log]:
         async def all_well(files: list[object]) -> list[None]:
             return [None] * len(files)
 
