@@ -1,0 +1,105 @@
+"""The settings of one broker in layers: its own dynamic ones, the cluster's dynamic ones, its file, the defaults.
+
+The first layer that has a name wins. Layers hold texts, as they were given; what is in them has been checked before, so
+a text that no longer parses (written by a newer version, say) is passed over instead of stopping the broker.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from penstock.metadata.settings.broker import BROKER_SETTINGS
+from penstock.metadata.settings.checks import check_broker_file
+from penstock.metadata.settings.group import GROUP_SETTINGS
+from penstock.metadata.settings.setting import InvalidSetting, Kind, Setting, Source, Value, show
+from penstock.metadata.settings.topic import TOPIC_SETTINGS
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """What a broker is told to do. Compare by identity of its layers; make a new one when a layer changes."""
+
+    static: Mapping[str, str] = field(default_factory=dict)
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    """Of the whole cluster: resource type BROKER with an empty name."""
+    dynamic: Mapping[str, str] = field(default_factory=dict)
+    """Of this broker alone."""
+
+    @cached_property
+    def layers(self) -> tuple[tuple[Source, Mapping[str, str]], ...]:
+        """Strongest first, the defaults last."""
+        return (
+            (Source.DYNAMIC_BROKER, self.dynamic),
+            (Source.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+            (Source.STATIC_BROKER, self.static),
+            (Source.DEFAULT, DEFAULTS),
+        )
+
+    def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> "BrokerSettings":
+        """The same file under other dynamic layers."""
+        return BrokerSettings(self.static, default, own)
+
+    def value(self, name: str) -> Value:
+        """The value of one of the broker's settings; KeyError for a name that is not in the registry."""
+        setting = BROKER_SETTINGS[name]
+        for _, layer in self.layers:
+            if name in layer:
+                try:
+                    return setting.parse(layer[name])
+                except InvalidSetting:
+                    continue
+        return None
+
+    def number(self, name: str) -> int:
+        """The value of a setting that is a whole number and has a default."""
+        value = self.value(name)
+        assert isinstance(value, int)
+        return value
+
+    def is_on(self, name: str) -> bool:
+        """The value of a switch."""
+        return self.value(name) is True
+
+    def text(self, name: str) -> str | None:
+        """The value of a setting as text, or None where it is not set."""
+        return show(self.value(name))
+
+    def resolve(self, setting: Setting) -> tuple[Value, Source]:
+        """What a topic or group takes that does not set `setting` itself, and from which layer."""
+        for source, layer in self.layers:
+            for synonym in setting.synonyms:
+                if synonym.name not in layer:
+                    continue
+                try:
+                    value = BROKER_SETTINGS[synonym.name].parse(layer[synonym.name])
+                    value = value * synonym.factor if setting.kind is Kind.LONG and isinstance(value, int) else value
+                    return setting.parse(show(_forever(setting, value))), source
+                except InvalidSetting:
+                    continue
+        return setting.parse(setting.default), Source.DEFAULT
+
+    @cached_property
+    def topic_defaults(self) -> Mapping[str, tuple[Value, Source]]:
+        """Every setting of a topic that sets none, with its source."""
+        return {name: self.resolve(setting) for name, setting in TOPIC_SETTINGS.items()}
+
+    @cached_property
+    def group_defaults(self) -> Mapping[str, tuple[Value, Source]]:
+        """Every setting of a group that sets none, with its source."""
+        return {name: self.resolve(setting) for name, setting in GROUP_SETTINGS.items()}
+
+
+DEFAULTS: Mapping[str, str] = {s.name: s.default for s in BROKER_SETTINGS.values() if s.default is not None}
+
+
+def _forever(setting: Setting, value: Value) -> Value:
+    """Minus one hour of retention is as endless as minus one millisecond."""
+    return -1 if setting.name == "retention.ms" and isinstance(value, int) and value < 0 else value
+
+
+def parse_broker_settings(static: Mapping[str, str]) -> BrokerSettings:
+    """The settings out of a file; raises InvalidSetting with every sentence that there is to say about it."""
+    complaints = check_broker_file(static)
+    if complaints:
+        raise InvalidSetting("\n".join(complaints))
+    return BrokerSettings(dict(static))
