@@ -1,0 +1,1 @@
+"""Leader and follower of one partition: fetch sessions, and what replicas agree on."""
