@@ -1,0 +1,137 @@
+"""Fetch: a consumer reads record batches from an offset on, and may wait for them.
+
+Serves    Fetch 4–18, with and without sessions (KIP-227), topic names and ids.
+Answers   at once with an error, with `min_bytes`, or with nothing to wait for; else when there are, or after
+          `max_wait_ms`. OFFSET_OUT_OF_RANGE comes with high watermark and log start.
+Departs   from Kafka 4.3: replicas are refused for now; a log that is offline is KAFKA_STORAGE_ERROR, whatever it holds;
+          FENCED_LEADER_EPOCH does not name the leader, which is this node.
+"""
+
+import asyncio
+from typing import cast
+
+from penstock.model.errors import ErrorCode
+from penstock.model.limits import MIB
+from penstock.replication.fetch_sessions import Fetching, Told
+from penstock.server.handlers.needs import Needs, node_of
+from penstock.server.long_poll import LongPoll
+from penstock.server.reading import NO_RECORDS, Reading
+from penstock.server.serving import Answer, Buffers, Call, serves_frames
+from penstock.wire.codec import decode
+from penstock.wire.hot.fetch import (
+    FIRST_WITH_ENDPOINTS,
+    FIRST_WITH_TOPIC_IDS,
+    Endpoint,
+    FetchedPartition,
+    FetchedTopic,
+    write_fetch,
+)
+from penstock.wire.messages.fetch import FetchRequest
+from penstock.wire.types import ZERO_UUID
+
+RESPONSE_BYTES_MAX = 55 * MIB
+"""Records in one answer, whatever the client asks for (Kafka: fetch.max.bytes)."""
+
+READ_COMMITTED = 1
+LAST_WITHOUT_STORAGE_ERROR = 5
+
+
+@serves_frames(FetchRequest)
+async def fetch(call: Call, frame: memoryview, position: int) -> Answer:
+    """Looks once; if that is not enough, the rest waits."""
+    request = decode(FetchRequest, call.version, frame, position)
+    node = node_of(call)
+    if max(request.replica_id, request.replica_state.replica_id) >= 0:
+        return _refuse(call, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    has_ids = call.version >= FIRST_WITH_TOPIC_IDS
+    fetching = node.fetch_sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        request.topics,
+        request.forgotten_topics_data,
+        node.clock.monotonic_ms(),
+        has_ids=has_ids,
+    )
+    if fetching.error_code:
+        return _write(call, Told(0, fetching.error_code, ()))
+    bytes_max = min(request.max_bytes, RESPONSE_BYTES_MAX)
+    reading = Reading(node.partitions, fetching, bytes_max, is_committed=request.isolation_level == READ_COMMITTED)
+    reading.look()
+    bytes_min = min(request.min_bytes, bytes_max)
+    wait_ms = request.max_wait_ms
+    if wait_ms <= 0 or reading.size_bytes >= bytes_min or reading.is_final or not fetching.has_wanted:
+        return _answer(call, node, fetching, reading)
+    reading.release()
+    deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
+    return _later(call, node, fetching, reading, bytes_min, deadline_s)
+
+
+async def _later(
+    call: Call, node: Needs, fetching: Fetching, reading: Reading, bytes_min: int, deadline_s: float
+) -> Buffers:
+    await LongPoll().wait(reading, list(fetching.wanted), bytes_min, deadline_s)
+    return _answer(call, node, fetching, reading)
+
+
+def _answer(call: Call, node: Needs, fetching: Fetching, reading: Reading) -> Buffers:
+    """The slices in `reading` belong to the answer from here on, or are released."""
+    try:
+        told = fetching.answer(reading.found, node.clock.monotonic_ms())
+        endpoints = [
+            Endpoint(leader.node_id, leader.host, leader.port, leader.rack) for leader in reading.leaders.values()
+        ]
+        if told.error_code:
+            reading.release()
+        return _write(call, told, endpoints)
+    except BaseException:
+        reading.release()
+        raise
+
+
+def _write(call: Call, told: Told, endpoints: list[Endpoint] | None = None) -> Buffers:
+    """Partitions of one topic that follow each other share its entry."""
+    version = call.version
+    has_ids = version >= FIRST_WITH_TOPIC_IDS
+    topics: list[FetchedTopic] = []
+    partitions: list[FetchedPartition] = []
+    last: str | bytes | None = None
+    for wanted, part in told.found:
+        if wanted.topic != last:
+            last = wanted.topic
+            partitions = []
+            topics.append(
+                FetchedTopic("", cast("bytes", last), partitions)
+                if has_ids
+                else FetchedTopic(cast("str", last), ZERO_UUID, partitions)
+            )
+        partitions.append(_as_understood(version, part) if part.error_code else part)
+    return cast(
+        "Buffers",
+        write_fetch(
+            version,
+            call.correlation_id,
+            topics,
+            error_code=told.error_code,
+            session_id=told.session_id,
+            endpoints=endpoints or (),
+        ),
+    )
+
+
+def _as_understood(version: int, part: FetchedPartition) -> FetchedPartition:
+    """An error as a client of that version knows it."""
+    if part.current_leader is not None and version < FIRST_WITH_ENDPOINTS:
+        part = part._replace(current_leader=None)
+    if part.error_code == ErrorCode.KAFKA_STORAGE_ERROR and version <= LAST_WITHOUT_STORAGE_ERROR:
+        return part._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return part
+
+
+def _refuse(call: Call, request: FetchRequest, code: ErrorCode) -> Buffers:
+    """An error for the whole request; before topic ids came, clients look for it at the partitions."""
+    topics = []
+    if call.version < FIRST_WITH_TOPIC_IDS:
+        for topic in request.topics:
+            parts = [FetchedPartition(asked.partition, code, -1, records=NO_RECORDS) for asked in topic.partitions]
+            topics.append(FetchedTopic(topic.topic, ZERO_UUID, parts))
+    return cast("Buffers", write_fetch(call.version, call.correlation_id, topics, error_code=code))

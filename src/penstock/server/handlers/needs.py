@@ -1,0 +1,35 @@
+"""What the handlers of this folder need of a node, so that a test can give them just that."""
+
+from typing import Protocol, cast
+
+from penstock.log.directory import DataDirectory
+from penstock.model.ports import Clock
+from penstock.replication.fetch_sessions import FetchSessions
+from penstock.server.partitions import Partitions
+from penstock.server.serving import Call
+from penstock.server.upkeep_loop import Upkeep
+
+
+class ProducerIds(Protocol):
+    """Where producer ids come from: blocks that the controller gives out, so that no id is ever given twice."""
+
+    async def next(self) -> int:
+        """An id that nobody has. ProtocolError when none can be had now."""
+
+
+class Needs(Protocol):
+    """A node as handlers see it."""
+
+    clock: Clock
+    directory: DataDirectory
+    partitions: Partitions
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    upkeep: Upkeep
+    data_path: str
+    """Where the data directory lies, as its operator named it."""
+
+
+def node_of(call: Call) -> Needs:
+    """The node that was called."""
+    return cast("Needs", call.node)

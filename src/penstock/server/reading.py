@@ -1,0 +1,202 @@
+"""What a fetch finds: for every partition that it wants, records as a slice of a file, or why there are none.
+
+High watermark, last stable offset and log start are looked at once per partition and everything is cut by them (R17).
+Slices pin their files; whoever does not send them calls `release`.
+"""
+
+from bisect import bisect_right
+
+from penstock.log.index import AbortedTransaction
+from penstock.log.log import Log
+from penstock.log.segment import scan_headers
+from penstock.model.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, ProtocolError
+from penstock.model.ports import FileSlice
+from penstock.replication.fetch_sessions import Fetching, Wanted
+from penstock.server.partition import Partition
+from penstock.server.partitions import Leader, Partitions
+from penstock.wire.hot.fetch import FetchedPartition
+
+NO_RECORDS = b""
+ABORTED_UNTRIMMED_MAX = 64
+"""A longer list of aborted transactions is worth a look at where the slice really ends."""
+
+
+class Reading:
+    """One look at everything that a fetch wants, and the means to look again."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_fetching",
+        "_is_committed",
+        "_partitions",
+        "found",
+        "is_final",
+        "leaders",
+        "size_bytes",
+    )
+
+    def __init__(self, partitions: Partitions, fetching: Fetching, bytes_max: int, *, is_committed: bool) -> None:
+        self._partitions = partitions
+        self._fetching = fetching
+        self._bytes_max = bytes_max
+        self._is_committed = is_committed
+        self.found: list[tuple[Wanted, FetchedPartition]] = []
+        self.leaders: dict[int, Leader] = {}
+        """Who leads partitions that were asked for here, by node id."""
+        self.size_bytes = 0
+        self.is_final = False
+        """An error, a divergence, or more in a later segment: nothing is gained by waiting."""
+
+    def look(self) -> None:
+        """Reads every partition, within the bytes of the request."""
+        self.release()
+        left = self._bytes_max
+        at_least_one = True  # the first batch of all is given whole whatever its size (KIP-74)
+        for wanted in self._fetching.wanted:
+            part = self._look_at(wanted, left, at_least_one=at_least_one)
+            if part is None:
+                continue
+            self.found.append((wanted, part))
+            size = len(part.records or NO_RECORDS)
+            if size:
+                at_least_one = False
+                left -= size
+                self.size_bytes += size
+
+    def release(self) -> None:
+        """Forgets what was found, and lets go of its files."""
+        for _, part in self.found:
+            if isinstance(part.records, FileSlice):
+                part.records.release()
+        self.found = []
+        self.leaders = {}
+        self.size_bytes = 0
+        self.is_final = False
+
+    def measure(self, wanted: Wanted) -> int:
+        """The bytes that this partition alone would give now; sets `is_final` where there is more to say."""
+        part = self._look_at(wanted, wanted.bytes_max, at_least_one=True)
+        if part is None or not isinstance(part.records, FileSlice):
+            return 0
+        part.records.release()
+        return len(part.records)
+
+    def partition_of(self, wanted: Wanted) -> Partition | None:
+        """The partition, if it is led here."""
+        topic = wanted.topic
+        if isinstance(topic, str):
+            return self._partitions.named(topic, wanted.index)
+        return self._partitions.identified(topic, wanted.index)
+
+    def _look_at(self, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition | None:
+        partition = self.partition_of(wanted)
+        if partition is None:
+            return self._missing(wanted)
+        log = partition.log
+        if wanted.leader_epoch not in (-1, partition.leader_epoch):
+            is_old = wanted.leader_epoch < partition.leader_epoch
+            return self._failed(wanted, ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if log.offline_reason is not None:
+            return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        high_watermark = log.high_watermark
+        if (
+            wanted.offset == high_watermark == wanted.told_high_watermark
+            and log.start_offset == wanted.told_log_start
+            and wanted.last_fetched_epoch < 0
+            and self._fetching.is_incremental
+        ):
+            return None  # the reader is at the end and knows it: by far the most frequent case
+        return self._read(wanted, log, high_watermark, bytes_left, at_least_one=at_least_one)
+
+    def _read(
+        self, wanted: Wanted, log: Log, high_watermark: int, bytes_left: int, *, at_least_one: bool
+    ) -> FetchedPartition:
+        offset = wanted.offset
+        stable, start = log.last_stable_offset, log.start_offset
+        limit = stable if self._is_committed else high_watermark
+        aborted: list[tuple[int, int]] | None = [] if self._is_committed else None
+        try:
+            if wanted.last_fetched_epoch >= 0:
+                diverging = _divergence(log, offset, wanted.last_fetched_epoch)
+                if diverging is not None:
+                    self.is_final = True
+                    return FetchedPartition(
+                        wanted.index, 0, high_watermark, stable, start, aborted, NO_RECORDS, diverging_epoch=diverging
+                    )
+            bytes_max = min(wanted.bytes_max, bytes_left)
+            if bytes_max <= 0 and not at_least_one and start <= offset <= log.written_end:
+                part = None
+            else:
+                part = log.read(offset, max(bytes_max, 0), limit=limit, at_least_one=at_least_one)
+        except OffsetOutOfRange:
+            self.is_final = True
+            return FetchedPartition(
+                wanted.index, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, stable, start, None, NO_RECORDS
+            )
+        except ProtocolError as error:
+            return self._failed(wanted, error.code)
+        except OSError:
+            return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        if part is None:
+            return FetchedPartition(wanted.index, 0, high_watermark, stable, start, aborted, NO_RECORDS)
+        if log.segments[-1].base_offset > offset:
+            self.is_final = True  # a slice ends with its segment, and there is more behind it
+        if self._is_committed:
+            try:
+                aborted = [(t.producer_id, t.first_offset) for t in _aborted_in(log, offset, part, limit)]
+            except BaseException as error:
+                part.release()
+                if isinstance(error, OSError):
+                    return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+                if isinstance(error, ProtocolError):
+                    return self._failed(wanted, error.code)
+                raise
+        return FetchedPartition(wanted.index, 0, high_watermark, stable, start, aborted, part)
+
+    def _missing(self, wanted: Wanted) -> FetchedPartition:
+        code, leader = self._partitions.why_missing(wanted.topic, wanted.index)
+        part = self._failed(wanted, code)
+        if leader is None:
+            return part
+        self.leaders[leader.node_id] = leader
+        return part._replace(current_leader=(leader.node_id, leader.epoch))
+
+    def _failed(self, wanted: Wanted, code: ErrorCode) -> FetchedPartition:
+        self.is_final = True
+        return FetchedPartition(wanted.index, code, -1, records=NO_RECORDS)
+
+
+def _divergence(log: Log, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+    """Where the reader's log left ours (KIP-595): the last epoch that both have, and its end here."""
+    epoch, end_offset = log.epochs.end_of(last_fetched_epoch, log.written_end)
+    if epoch < 0 or end_offset < 0:
+        raise OffsetOutOfRange(f"nothing is known of epoch {last_fetched_epoch}, which was fetched last")
+    if offset < log.start_offset:
+        raise OffsetOutOfRange(f"offset {offset} lies before the start {log.start_offset}")
+    if epoch < last_fetched_epoch or end_offset < offset:
+        return epoch, end_offset
+    return None
+
+
+def _aborted_in(log: Log, offset: int, part: FileSlice, limit: int) -> list[AbortedTransaction]:
+    """The aborted transactions that have records in the slice; rarely a few more, never fewer."""
+    behind = bisect_right(log.segments, offset, key=lambda segment: segment.base_offset)
+    while behind < len(log.segments) and log.path_of(log.segments[behind - 1], "log") != part.file.path:
+        behind += 1  # the offset lies in a gap, and the slice begins behind it
+    end_offset = limit if behind >= len(log.segments) else min(limit, log.segments[behind].base_offset)
+    found = log.aborted_between(offset, end_offset)
+    if len(found) > ABORTED_UNTRIMMED_MAX:
+        end_offset = _end_offset(part)
+        found = [transaction for transaction in found if transaction.first_offset < end_offset]
+    return found
+
+
+def _end_offset(part: FileSlice) -> int:
+    """The offset behind the last batch that begins in the slice's whole part."""
+    end_offset = 0
+    try:
+        for _, batch in scan_headers(part.file, part.position, part.position + part.size_bytes):
+            end_offset = batch.last_offset + 1
+    except CorruptBatch:  # the slice may end inside a batch
+        pass
+    return end_offset

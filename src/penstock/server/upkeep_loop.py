@@ -1,0 +1,134 @@
+"""What logs have done to them now and then: sealing, retention, forgetting idle producers, syncing.
+
+One task, a few logs per turn with a pause between turns, so that ten thousand logs hold nobody up. Work on a log's
+segments that is not an append holds `lock`: this loop, DeleteRecords, whoever removes a log, and whoever cancels this
+task, which therefore never ends in the middle of something.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.log import upkeep
+from penstock.log.directory import DataDirectory
+from penstock.log.log import Log
+from penstock.model.errors import ProtocolError
+from penstock.model.ports import Clock
+from penstock.server.partitions import Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """How often, and how much at once."""
+
+    pause_ms: int = 20
+    """Between two turns, while there is work."""
+    pass_ms: int = 1_000
+    """Between two passes over all logs that look for segments to seal."""
+    retention_ms: int = 300_000
+    """Between two passes that apply retention and forget idle producers (Kafka: log.retention.check.interval.ms)."""
+    sync_ms: int = 10_000
+    """Between two syncs of what was written, where appends do not wait for them."""
+    looks_per_turn_max: int = 1_000
+    logs_per_turn_max: int = 32
+
+
+DEFAULT_UPKEEP = UpkeepSettings()
+
+
+class Upkeep:
+    """The loop over one data directory."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        partitions: Partitions,
+        clock: Clock,
+        settings: UpkeepSettings = DEFAULT_UPKEEP,
+        *,
+        syncs: bool = False,
+        on_trouble: Callable[[Log, Exception], None] = lambda _log, _error: None,
+    ) -> None:
+        """`syncs` is for nodes that run no group commit: only one of both may run rounds."""
+        self._directory = directory
+        self._partitions = partitions
+        self._clock = clock
+        self._settings = settings
+        self._syncs = syncs
+        self._on_trouble = on_trouble
+        self.lock = asyncio.Lock()
+        self._waiting: deque[str] = deque()
+        self._applies_retention = False
+        now_ms = clock.monotonic_ms()
+        self._pass_at_ms = now_ms
+        self._retention_at_ms = now_ms + settings.retention_ms
+        self._sync_at_ms = now_ms + settings.sync_ms
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        settings = self._settings
+        while True:
+            await self.turn()
+            await asyncio.sleep(
+                (settings.pause_ms if self._waiting else min(settings.pass_ms, settings.sync_ms)) / 1000
+            )
+
+    async def turn(self) -> int:
+        """A little of what is due; the number of logs that something was done to."""
+        now_ms = self._clock.monotonic_ms()
+        if self._syncs and now_ms >= self._sync_at_ms:
+            self._sync_at_ms = now_ms + self._settings.sync_ms
+            await self._sync()
+        if not self._waiting and now_ms >= self._pass_at_ms:
+            self._begin_pass(now_ms)
+        worked = 0
+        for _ in range(min(len(self._waiting), self._settings.looks_per_turn_max)):
+            log = self._directory.logs.get(self._waiting.popleft())
+            if log is None or not self._has_work(log):
+                continue
+            async with self.lock:
+                await self._work(log)
+            worked += 1
+            if worked >= self._settings.logs_per_turn_max:
+                break
+        return worked
+
+    async def delete_before(self, log: Log, offset: int) -> None:
+        """Deletes records from the front."""
+        async with self.lock:
+            await upkeep.delete_before(log, self._directory.disk, offset)
+
+    def _begin_pass(self, now_ms: int) -> None:
+        self._pass_at_ms = now_ms + self._settings.pass_ms
+        self._applies_retention = now_ms >= self._retention_at_ms
+        if self._applies_retention:
+            self._retention_at_ms = now_ms + self._settings.retention_ms
+        self._waiting.extend(self._directory.logs)
+
+    def _has_work(self, log: Log) -> bool:
+        is_sealed = len(log.segments) - 1 == log.settled_segments
+        return log.offline_reason is None and (self._applies_retention or not is_sealed)
+
+    async def _work(self, log: Log) -> None:
+        try:
+            await upkeep.settle(log, self._directory.disk)
+            if self._applies_retention:
+                await upkeep.apply_retention(log, self._directory.disk, self._clock.wall_ms())
+        except (ProtocolError, OSError) as error:
+            self._on_trouble(log, error)
+        if log.offline_reason is not None:
+            self._tell(log)
+
+    async def _sync(self) -> None:
+        async with self.lock:
+            covered = await self._directory.commit()
+        for log in covered:
+            if log.offline_reason is not None:
+                self._tell(log)
+
+    def _tell(self, log: Log) -> None:
+        """Whoever waits on a log that is offline learns it now."""
+        partition = self._partitions.of_log(log.identity.number)
+        if partition is not None:
+            partition.advance()
