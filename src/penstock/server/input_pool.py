@@ -53,9 +53,8 @@ class InputPool:
         except BaseException:
             if self._queue.get(owner) is waiting:
                 del self._queue[owner]
-                self._grant()
-            else:
-                self.give(size_bytes)
+            elif not waiting.granted.cancelled():
+                self.give(size_bytes)  # it was granted, but cancelled before it learnt of that
             raise
 
     def give(self, size_bytes: int) -> None:
@@ -72,6 +71,8 @@ class InputPool:
         while self._queue and self._runner is None:
             owner = next(iter(self._queue))
             size_bytes, granted = self._queue.pop(owner)
+            if granted.cancelled():
+                continue
             self.used_bytes += size_bytes
             if self.used_bytes > self.bytes_max:
                 self._runner = owner

@@ -1,0 +1,205 @@
+"""A node with handlers that do as the test says, and clients that send raw frames to it; in either world."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from penstock.model.limits import Limits
+from penstock.model.ports import Connection
+from penstock.server.handlers import api_versions
+from penstock.server.node import Node, Ports
+from penstock.server.serving import Answer, Buffers, Call, serves, serves_frames
+from penstock.server.settings import NodeSettings
+from penstock.wire.headers import request_frame
+from penstock.wire.messages.fetch import FetchRequest
+from penstock.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from penstock.wire.messages.produce import ProduceRequest
+
+LENGTH = struct.Struct(">i")
+FETCH = struct.pack(">hh", 1, 18)
+PRODUCE = struct.pack(">hh", 0, 13)
+
+
+def framed(start: bytes, correlation_id: int, body: bytes = b"") -> bytes:
+    """A Fetch or Produce request whose body nobody reads."""
+    frame = start + struct.pack(">ih", correlation_id, 2) + b"me\x00" + body
+    return LENGTH.pack(len(frame)) + frame
+
+
+def fetch(correlation_id: int, body: bytes = b"") -> bytes:
+    return framed(FETCH, correlation_id, body)
+
+
+def produce(correlation_id: int, body: bytes = b"") -> bytes:
+    return framed(PRODUCE, correlation_id, body)
+
+
+def plain(correlation_id: int) -> bytes:
+    request = ListOffsetsRequest(replica_id=-1, topics=())
+    return bytes(request_frame(request, 6, correlation_id, "me"))
+
+
+def reply(correlation_id: int, body: bytes = b"") -> bytes:
+    return LENGTH.pack(4 + len(body)) + struct.pack(">i", correlation_id) + body
+
+
+@dataclass
+class Script:
+    """What the handlers do. A Fetch waits until it is let go, a Produce answers at once unless its gate is shut."""
+
+    began: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+    gates: dict[int, "asyncio.Future[Buffers | None]"] = field(default_factory=dict)
+    shut: list[int] = field(default_factory=list)
+    """Correlation ids whose first stage waits for its gate."""
+
+    def gate(self, correlation_id: int) -> "asyncio.Future[Buffers | None]":
+        if correlation_id not in self.gates:
+            self.gates[correlation_id] = asyncio.get_running_loop().create_future()
+        return self.gates[correlation_id]
+
+    def let_go(self, *correlation_ids: int) -> None:
+        for each in correlation_ids:
+            self.gate(each).set_result(None)
+
+    def handlers(self) -> Sequence[ModuleType]:
+        @serves_frames(ProduceRequest)
+        async def handle_produce(call: Call, frame: memoryview, position: int) -> Answer:
+            self.began.append(call.correlation_id)
+            if call.correlation_id in self.shut:
+                await self.gate(call.correlation_id)
+            self.ended.append(call.correlation_id)
+            return None if bytes(frame[position:]) == b"acks=0" else [reply(call.correlation_id)]
+
+        @serves_frames(FetchRequest)
+        async def handle_fetch(call: Call, frame: memoryview, position: int) -> Answer:
+            self.began.append(call.correlation_id)
+            return self._wait(call.correlation_id)
+
+        @serves(ListOffsetsRequest)
+        async def handle_plain(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+            self.began.append(call.correlation_id)
+            if call.correlation_id in self.shut:
+                await self.gate(call.correlation_id)
+            self.ended.append(call.correlation_id)
+            return ListOffsetsResponse(topics=())
+
+        module = ModuleType("scripted")
+        for handler in (handle_produce, handle_fetch, handle_plain):
+            handler.__module__ = "scripted"
+            setattr(module, handler.__name__, handler)
+        return [api_versions, module]
+
+    async def _wait(self, correlation_id: int) -> Buffers:
+        try:
+            answer = await self.gate(correlation_id)
+        except asyncio.CancelledError:
+            self.cancelled.append(correlation_id)
+            raise
+        self.ended.append(correlation_id)
+        return [reply(correlation_id)] if answer is None else answer
+
+
+class Peer:
+    """A client."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    async def send(self, *frames: bytes) -> None:
+        await self.connection.send([b"".join(frames)])
+
+    async def receive(self) -> bytes | None:
+        """The next frame; None when the other end is gone."""
+        try:
+            size = LENGTH.unpack(await self.exactly(4))[0]
+            return await self.exactly(size)
+        except (EOFError, ConnectionError):
+            return None
+
+    async def answers(self, count: int) -> list[int]:
+        """The correlation ids of the next answers."""
+        found = []
+        for _ in range(count):
+            frame = await self.receive()
+            assert frame is not None, f"gone after {found}"
+            found.append(struct.unpack_from(">i", frame)[0])
+        return found
+
+    async def exactly(self, size: int) -> bytes:
+        content = bytearray()
+        view = memoryview(bytearray(65536))
+        while len(content) < size:
+            count = await self.connection.receive_into(view[: min(65536, size - len(content))])
+            if count == 0:
+                raise EOFError
+            content += view[:count]
+        return bytes(content)
+
+    async def rest(self) -> bytes:
+        """Everything until the other end closes."""
+        content = bytearray()
+        view = memoryview(bytearray(65536))
+        try:
+            while count := await self.connection.receive_into(view):
+                content += view[:count]
+        except ConnectionError:
+            pass
+        return bytes(content)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Place:
+    """A started node and whoever calls it."""
+
+    def __init__(self, node: Node, ports: Ports, script: Script) -> None:
+        self.node = node
+        self.ports = ports
+        self.script = script
+        self.peers: list[Peer] = []
+
+    async def connect(self) -> Peer:
+        host, _, port = self.node.address.rpartition(":")
+        self.peers.append(Peer(await self.ports.network.connect(host, int(port))))
+        return self.peers[-1]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Waits for something to become true."""
+        for _ in range(2_000):
+            if condition():
+                return
+            await asyncio.sleep(0.002)
+        raise AssertionError(f"never became true; began {self.script.began}, ended {self.script.ended}")
+
+    async def settle(self) -> None:
+        """Long enough for everything that can happen to happen."""
+        await asyncio.sleep(0.05)
+
+
+Story = Callable[[Place], Awaitable[None]]
+
+
+async def tell(story: Story, ports: Ports, limits: Limits, **settings: Any) -> None:
+    """Runs a story against a fresh node, and checks that nothing is left behind."""
+    script = Script()
+    chosen = NodeSettings(
+        **{"cluster_id": "test", "listen_host": "127.0.0.1", "listen_port": 0, "limits": limits} | settings
+    )
+    node = Node(ports, chosen, script.handlers())
+    await node.start()
+    place = Place(node, ports, script)
+    try:
+        await story(place)
+    finally:
+        for peer in place.peers:
+            peer.close()
+        await node.stop()
+    assert node.pool.used_bytes == 0, "the pool was not given back"
+    assert node.pool.waiting == 0
+    assert len(node.listener) == 0
