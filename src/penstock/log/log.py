@@ -207,7 +207,7 @@ class Log:
         try:
             file.write(position, data)
         except OSError as error:
-            self._write_failed(error, file, position)
+            self._write_failed(error, segment, file)
         # From here on the batch is in the log: nothing below may fail before the end has moved (R20).
         segment.take(batch, data)
         self.written_end = segment.end_offset
@@ -222,13 +222,15 @@ class Log:
         if segment.base_offset not in self._unsynced:
             self.note_unsynced(segment)
 
-    def _write_failed(self, error: OSError, file: File, position: int) -> NoReturn:
+    def _write_failed(self, error: OSError, segment: Segment, file: File) -> NoReturn:
         if error.errno in (ENOSPC, EDQUOT):
             try:
-                file.truncate(position)
+                file.truncate(segment.size_bytes)
             except OSError:
                 pass
             else:
+                # The cut must reach the disk too: this may have been the last write to the segment.
+                self.note_unsynced(segment)
                 raise StorageError(f"{self.path}: the disk is full; free space and send again") from error
         self.take_offline(f"a write failed: {error}")
         raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error

@@ -217,7 +217,7 @@ class Index:
             # A consumer goes back to what was committed when its transaction did not make it.
             if event.value is None:
                 session.positions.clear()
-            for partition in touched:
+            for partition in sorted(touched):
                 session.positions.pop(partition, None)
         self._forget_rebalanced(event)
 
