@@ -38,6 +38,10 @@ class SeenBatch(NamedTuple):
     timestamp_ms: int
 
 
+_EPOCH_BY_MARKER = SeenBatch(-1, -1, -1, -1, -1)
+"""In place of a batch: a marker fenced the producer's last epoch, and the new one is to begin with sequence 0."""
+
+
 class Producer:
     """One producer id."""
 
@@ -85,12 +89,12 @@ class ProducerStates:
             for seen in known.seen:
                 if seen.base_sequence == batch.base_sequence and seen.last_sequence == last_sequence:
                     return seen
-            # Known without batches: its epoch came with a marker, and begins at 0 like any other.
-            expected = (known.seen[-1].last_sequence + 1) % _SEQUENCE_END if known.seen else 0
-            if batch.base_sequence != expected:
-                raise OutOfOrderSequence(
-                    f"producer {batch.producer_id} sent sequence {batch.base_sequence}, expected {expected}"
-                )
+            if known.seen:
+                expected = (known.seen[-1].last_sequence + 1) % _SEQUENCE_END
+                if batch.base_sequence != expected:
+                    raise OutOfOrderSequence(
+                        f"producer {batch.producer_id} sent sequence {batch.base_sequence}, expected {expected}"
+                    )
         if known.transaction_start is not None and not batch.is_transactional:
             raise InvalidTransactionState(f"producer {batch.producer_id} sent a plain batch inside its transaction")
         return None
@@ -133,7 +137,7 @@ class ProducerStates:
         known.updated_ms = now_ms
         if batch.producer_epoch > known.epoch:
             known.epoch = batch.producer_epoch
-            known.seen = []
+            known.seen = [_EPOCH_BY_MARKER] if batch.is_control else []
         if batch.is_control:
             return self._end(producer_id, known, batch, last_stable_offset)
         known.seen.append(

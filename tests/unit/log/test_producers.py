@@ -155,10 +155,20 @@ def test_an_epoch_that_came_with_a_marker_begins_at_zero_too() -> None:
     partition = Partition()
     partition.send(0, in_transaction=True)
     partition.end_transaction(ControlType.ABORT, epoch=1)
+    partition.states = ProducerStates.from_list(json.loads(json.dumps(partition.states.to_list())))
     with pytest.raises(OutOfOrderSequence, match="sent sequence 1, expected 0"):
         partition.send(1, epoch=1, in_transaction=True)
     assert partition.send(0, epoch=1, in_transaction=True) is None
     assert partition.send(1, epoch=1, in_transaction=True) is None
+
+
+def test_whoever_is_known_only_by_a_marker_may_begin_anywhere() -> None:
+    """What it sent before may have been deleted, and its state made anew from what is left: it did nothing wrong."""
+    partition = Partition()
+    partition.end_transaction(ControlType.COMMIT)
+    assert partition.send(57, in_transaction=True) is None
+    with pytest.raises(OutOfOrderSequence):
+        partition.send(59, in_transaction=True)
 
 
 # --- transactions -------------------------------------------------------------------------------------------------
