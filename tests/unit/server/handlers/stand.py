@@ -1,0 +1,284 @@
+"""A node that has just what handlers need: real logs on a disk in memory, on virtual time. And requests for it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any, TypeVar, cast
+
+from penstock.host.faults import Faults
+from penstock.host.lossy import LossyDisk
+from penstock.host.memory import MemoryDisk
+from penstock.log.directory import DataDirectory, open_directory
+from penstock.log.log import Log
+from penstock.log.settings import Durability, LogSettings
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.ports import FileSlice
+from penstock.records.builder import BatchBuilder
+from penstock.records.check import DEFAULT_RULES, Rules
+from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
+from penstock.records.header import batches
+from penstock.replication.fetch_sessions import FetchSessions
+from penstock.server.group_commit import GroupCommit
+from penstock.server.handlers.fetch import fetch
+from penstock.server.handlers.produce import produce
+from penstock.server.partition import Partition
+from penstock.server.partitions import Partitions
+from penstock.server.serving import Answer, Buffers, Call
+from penstock.server.upkeep_loop import Upkeep
+from penstock.simulator.clock import SimulatedClock
+from penstock.simulator.entropy import SimulatedEntropy
+from penstock.simulator.loop import new_loop
+from penstock.wire.api import Api, response_class
+from penstock.wire.codec import decode, encode
+from penstock.wire.declare import Request, Response
+from penstock.wire.headers import read_response_header
+from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from penstock.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+T = TypeVar("T")
+
+REPLICATED = LogSettings(durability=Durability.REPLICATED, retention_ms=None, index_interval_bytes=200)
+FSYNC = LogSettings(durability=Durability.FSYNC, retention_ms=None, index_interval_bytes=200)
+FROM_COORDINATOR = Rules(is_from_client=False)
+NO_LIMIT = 1 << 30
+
+
+class CountedIds:
+    """Producer ids from 100 on, or a failure."""
+
+    def __init__(self) -> None:
+        self.given = 99
+        self.failure: ProtocolError | None = None
+
+    async def next(self) -> int:
+        await asyncio.sleep(0.001)
+        if self.failure is not None:
+            raise self.failure
+        self.given += 1
+        return self.given
+
+
+class Stand:
+    """The node. Made by `running`."""
+
+    directory: DataDirectory
+    upkeep: Upkeep
+
+    def __init__(self, disk: LossyDisk | MemoryDisk) -> None:
+        self.clock = SimulatedClock(asyncio.get_running_loop().time)
+        self.entropy = SimulatedEntropy(Random(1))
+        self.disk = disk
+        self.partitions = Partitions()
+        self.fetch_sessions = FetchSessions(self.entropy)
+        self.producer_ids = CountedIds()
+        self.data_path = "data/of/node-1"
+
+    async def start(self) -> None:
+        self.directory = await open_directory(
+            self.disk, cluster_id="c", node_id=1, entropy=self.entropy, now_ms=self.clock.wall_ms()
+        )
+        self.upkeep = Upkeep(self.directory, self.partitions, self.clock)
+        self.rounds = GroupCommit(self.directory, self.on_round)
+        self.committing = asyncio.get_running_loop().create_task(self.rounds.run())
+
+    async def stop(self) -> None:
+        self.rounds.stop()
+        await self.committing
+
+    def on_round(self, covered: Sequence[Log]) -> None:
+        for log in covered:
+            partition = self.partitions.of_log(log.identity.number)
+            if partition is not None:
+                partition.advance()
+
+    async def add(
+        self, topic: str = "t", index: int = 0, settings: LogSettings = REPLICATED, *, epoch: int = 3, **options: Any
+    ) -> Partition:
+        """A partition that is led here."""
+        log = await self.directory.create(topic, topic_id(topic).hex(), index, settings)
+        await self.directory.begin_epoch(log, epoch)
+        partition = Partition(topic, topic_id(topic), index, log, epoch, **options)
+        self.partitions.add(partition)
+        return partition
+
+    def call(self, api: int, version: int, correlation_id: int = 7) -> Call:
+        return Call(cast("Any", self), Api(api), version, correlation_id, "me", "peer:1", "local:2")
+
+    async def ask(self, handler: Callable[[Any, Call], Awaitable[Any]], request: Request, version: int) -> Any:
+        """A plain handler, through the codec both ways."""
+        request = decode(type(request), version, encode(request, version))
+        response: Response = await handler(request, self.call(request.KEY, version))
+        return decode(type(response), version, encode(response, version))
+
+    async def begin(self, request: ProduceRequest | FetchRequest, version: int, correlation_id: int = 7) -> Answer:
+        """The first stage of a framed handler."""
+        frame = memoryview(bytearray(b"head") + encode(request, version))
+        handler = produce if isinstance(request, ProduceRequest) else fetch
+        return await handler(self.call(request.KEY, version, correlation_id), frame, 4)
+
+    async def produce(self, request: ProduceRequest, version: int = 12) -> ProduceResponse:
+        return cast("ProduceResponse", read_answer(await finish(await self.begin(request, version)), 0, version))
+
+    async def fetch(self, request: FetchRequest, version: int = 12) -> FetchResponse:
+        """The answer; its slices are released, and nothing else may be pinned."""
+        response = cast("FetchResponse", read_answer(await finish(await self.begin(request, version)), 1, version))
+        assert self.pins == 0
+        return response
+
+    def append(self, partition: Partition, count: int = 1, **options: Any) -> int:
+        """Appends a batch past all handlers; its base offset."""
+        data = a_batch(count, **options)
+        rules = FROM_COORDINATOR if options.get("is_control") else DEFAULT_RULES
+        return partition.append(data, now_ms=self.clock.wall_ms(), rules=rules).base_offset
+
+    def end_transaction(self, partition: Partition, kind: ControlType, producer_id: int) -> None:
+        marker = marker_batch(
+            EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp_ms=self.clock.wall_ms()
+        )
+        partition.append(marker, now_ms=self.clock.wall_ms(), rules=FROM_COORDINATOR)
+
+    @property
+    def pins(self) -> int:
+        return sum(cast("Any", file)._pins for file in self.directory.pool._files.values())
+
+    @property
+    def watchers(self) -> int:
+        return sum(len(partition.watchers) for partition in self.partitions)
+
+
+@contextmanager
+def _world() -> Iterator[Any]:
+    loop = new_loop()
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+def running(story: Callable[[Stand], Coroutine[Any, Any, T]], *, sync_s: float = 0.0) -> T:
+    """Tells a story on virtual time; a sync of the disk takes as long as said."""
+
+    async def main() -> T:
+        async def delay(_operation: str, _path: str) -> None:
+            await asyncio.sleep(sync_s)
+
+        disk = LossyDisk(MemoryDisk(), Random(1), Faults(), delay=delay if sync_s else None)
+        stand = Stand(disk)
+        await stand.start()
+        try:
+            result = await story(stand)
+        finally:
+            await stand.stop()
+        assert stand.pins == 0
+        assert stand.watchers == 0
+        return result
+
+    with _world() as loop:
+        return cast("T", loop.run_until_complete(main()))
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def topic_id(topic: str) -> bytes:
+    return topic.encode().ljust(16, b"\xee")
+
+
+def a_batch(count: int = 1, *, value: bytes = b"v" * 20, timestamp_ms: int = 1_800_000_000_000, **options: Any) -> bytearray:
+    builder = BatchBuilder(**options)
+    for _ in range(count):
+        builder.append(b"k", value, timestamp_ms=timestamp_ms)
+    return builder.build()
+
+
+def to_produce(
+    *parts: tuple[str, int, bytearray | bytes | None],
+    acks: int = -1,
+    timeout_ms: int = 1_000,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                topic_id=topic_id(topic),
+                partition_data=[PartitionProduceData(index=index, records=records)],
+            )
+            for topic, index, records in parts
+        ],
+    )
+
+
+def only(response: ProduceResponse) -> PartitionProduceResponse:
+    """The single partition of an answer."""
+    (topic,) = response.responses
+    (part,) = topic.partition_responses
+    return part
+
+
+def part(index: int = 0, offset: int = 0, **options: Any) -> FetchPartition:
+    return FetchPartition(partition=index, fetch_offset=offset, **{"partition_max_bytes": NO_LIMIT} | options)
+
+
+def to_fetch(*parts: FetchPartition, topic: str = "t", **options: Any) -> FetchRequest:
+    topics = [FetchTopic(topic=topic, topic_id=topic_id(topic), partitions=parts)] if parts else []
+    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": NO_LIMIT, "topics": topics} | options)
+
+
+def parts_of(response: FetchResponse) -> dict[int, PartitionData]:
+    return {part.partition_index: part for topic in response.responses for part in topic.partitions}
+
+
+def offsets(found: PartitionData) -> list[int]:
+    """Base offsets of the whole batches that were given."""
+    records = bytes(found.records or b"")
+    given: list[int] = []
+    try:
+        given += [batch.base_offset for batch in batches(records)]
+    except ProtocolError:
+        for at in _whole(records):
+            given.append(at)
+    return given
+
+
+def _whole(records: bytes) -> Iterator[int]:
+    try:
+        for batch in batches(records):
+            yield batch.base_offset
+    except ProtocolError:
+        return
+
+
+async def finish(answer: Answer) -> Buffers:
+    """The second stage."""
+    if answer is None:
+        raise AssertionError("no answer")
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def read_answer(buffers: Buffers, key: int, version: int, correlation_id: int = 7) -> Response:
+    """Reads a whole frame as a client does, and releases its slices as the sender does."""
+    pieces = []
+    for buffer in buffers:
+        pieces.append(buffer.read() if isinstance(buffer, FileSlice) else bytes(buffer))
+        if isinstance(buffer, FileSlice):
+            buffer.release()
+    frame = memoryview(b"".join(pieces))
+    assert int.from_bytes(frame[:4]) == len(frame) - 4
+    header, position = read_response_header(Api(key), version, frame[4:])
+    assert header.correlation_id == correlation_id
+    return decode(response_class(Api(key)), version, frame[4:], position)
+
+
+NONE = ErrorCode.NONE

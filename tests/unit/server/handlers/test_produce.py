@@ -1,0 +1,398 @@
+"""Produce: what is appended, when it is answered, and what is said when it is not."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from tests.unit.server.handlers.stand import (
+    FSYNC,
+    NONE,
+    Stand,
+    a_batch,
+    finish,
+    now_s,
+    only,
+    read_answer,
+    running,
+    to_produce,
+    topic_id,
+)
+
+from penstock.model.errors import ErrorCode, MalformedMessage
+from penstock.records.check import Rules, Validation
+from penstock.records.header import BatchView, TimestampType
+from penstock.server.handlers.produce import UnansweredProduceFailed
+from penstock.server.handlers.produce_answer import Outcome, _response, write_one
+from penstock.server.partitions import Leader
+from penstock.wire.headers import response_frame
+
+VERSIONS = range(3, 14)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [1, -1])
+def test_every_version_appends_and_answers(version: int, acks: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        for base_offset in (0, 3):
+            response = await stand.produce(to_produce(("t", 0, a_batch(3)), acks=acks), version)
+            (topic,) = response.responses
+            assert topic.name == ("t" if version < 13 else "")
+            assert topic.topic_id == (topic_id("t") if version >= 13 else bytes(16))
+            found = only(response)
+            assert (found.index, found.error_code, found.base_offset) == (0, NONE, base_offset)
+            assert found.log_append_time_ms == -1
+            assert found.log_start_offset == (0 if version >= 5 else -1)
+            assert found.error_message is None
+        assert partition.log.written_end == 6
+        stored = BatchView(partition.log._pool.file(partition.log.path_of(partition.log.active, "log")).read(0, 61))
+        assert stored.leader_epoch == 3
+
+    running(story)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_short_way_of_answering_writes_what_the_codec_writes(version: int) -> None:
+    for name in ("t", "x" * 126, "x" * 127, "ü" * 120):
+        topic = topic_id("t") if version >= 13 else name
+        outcome = Outcome(topic, 5, NONE, None, 1 << 40, 1_800_000_000_000, 77)
+        assert write_one(version, 9, outcome) == response_frame(_response(version, [outcome]), version, 9)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_tells_errors(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add("t")
+        await stand.add("small", rules=Rules(batch_bytes_max=100))
+        stand.partitions.leader_elsewhere = (
+            lambda topic, index: Leader(2, 8, "b", 9092, "r") if (index == 5) else None
+        )
+        request = to_produce(
+            ("t", 0, a_batch()), ("t", 1, a_batch()), ("nobody", 0, a_batch()), ("small", 0, a_batch(5)), ("t", 5, a_batch())
+        )
+        response = await stand.produce(request, version)
+        parts = [part for topic in response.responses for part in topic.partition_responses]
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [part.error_code for part in parts] == [
+            NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            unknown,
+            ErrorCode.MESSAGE_TOO_LARGE,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ]
+        assert [part.base_offset for part in parts] == [0, -1, -1, -1, -1]
+        assert parts[3].error_message == (None if version < 8 else f"batch of {len(a_batch(5))} bytes, at most 100 are allowed")
+        if version >= 10:
+            assert (parts[4].current_leader.leader_id, parts[4].current_leader.leader_epoch) == (2, 8)
+            assert [(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints] == [(2, "b", 9092, "r")]
+        else:
+            assert response.node_endpoints == ()
+
+    running(story)
+
+
+@pytest.mark.parametrize("acks", [2, -2, 3])
+def test_acks_that_mean_nothing_are_refused_and_append_nothing(acks: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        found = only(await stand.produce(to_produce(("t", 0, a_batch()), acks=acks)))
+        assert found.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        assert partition.log.written_end == 0
+
+    running(story)
+
+
+def broken(data: bytearray, position: int) -> bytearray:
+    data[position] ^= 1
+    return data
+
+
+TRANSACTIONAL = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+REFUSED: dict[str, tuple[bytearray | None, Rules, ErrorCode]] = {
+    "null": (None, Rules(), ErrorCode.INVALID_RECORD),
+    "empty": (bytearray(), Rules(), ErrorCode.INVALID_RECORD),
+    "short": (bytearray(30), Rules(), ErrorCode.INVALID_RECORD),
+    "torn": (a_batch()[:-1], Rules(), ErrorCode.CORRUPT_MESSAGE),
+    "two batches": (a_batch() + a_batch(), Rules(), ErrorCode.INVALID_RECORD),
+    "checksum": (broken(a_batch(), 70), Rules(), ErrorCode.CORRUPT_MESSAGE),
+    "old format": (broken(a_batch(), 16), Rules(), ErrorCode.INVALID_RECORD),
+    "future": (a_batch(timestamp_ms=1_900_000_000_000), Rules(), ErrorCode.INVALID_TIMESTAMP),
+    "past": (a_batch(timestamp_ms=1), Rules(timestamp_before_ms_max=1000), ErrorCode.INVALID_TIMESTAMP),
+    "transactional": (a_batch(**TRANSACTIONAL), Rules(), ErrorCode.INVALID_TXN_STATE),
+    "sequence": (a_batch(producer_id=1, producer_epoch=0, base_sequence=-1), Rules(), ErrorCode.INVALID_RECORD),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_batch_that_breaks_a_rule_is_refused_with_a_sentence(name: str) -> None:
+    data, rules, code = REFUSED[name]
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(rules=rules)
+        found = only(await stand.produce(to_produce(("t", 0, data))))
+        assert (found.error_code, found.base_offset, found.log_start_offset) == (code, -1, -1)
+        assert found.error_message
+        assert partition.log.written_end == 0
+
+    running(story)
+
+
+def test_a_compacted_topic_wants_keys() -> None:
+    async def story(stand: Stand) -> None:
+        from penstock.records.builder import BatchBuilder
+
+        await stand.add(rules=Rules(is_compacted=True, validation=Validation.FULL))
+        builder = BatchBuilder()
+        builder.append(None, b"v", timestamp_ms=1_800_000_000_000)
+        found = only(await stand.produce(to_produce(("t", 0, builder.build()))))
+        assert found.error_code == ErrorCode.INVALID_RECORD
+        assert "key" in (found.error_message or "")
+
+    running(story)
+
+
+def test_log_append_time_is_told() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add(rules=Rules(timestamp_type=TimestampType.LOG_APPEND_TIME))
+        found = only(await stand.produce(to_produce(("t", 0, a_batch(timestamp_ms=5)))))
+        assert found.log_append_time_ms == stand.clock.wall_ms()
+
+    running(story)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_an_answer_waits_for_the_disk(acks: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        began_s = now_s()
+        answer = await stand.begin(to_produce(("t", 0, a_batch()), acks=acks), 12)
+        assert now_s() == began_s
+        assert partition.log.written_end == 1
+        assert partition.log.high_watermark == 0
+        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        assert found.error_code == NONE
+        assert partition.log.high_watermark == 1
+        assert now_s() > began_s
+
+    running(story, sync_s=0.01)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_an_answer_that_takes_too_long_says_so_and_where_the_records_are(acks: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        began_s = now_s()
+        found = only(await stand.produce(to_produce(("t", 0, a_batch()), acks=acks, timeout_ms=200)))
+        assert (found.error_code, found.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+        assert now_s() - began_s == pytest.approx(0.2)
+        await asyncio.sleep(10)
+        assert partition.log.high_watermark == 1
+        assert len(partition.committed) == len(partition.durable) == 0
+
+    running(story, sync_s=1.0)
+
+
+def test_the_time_runs_from_the_arrival_of_the_request() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add(settings=FSYNC)
+        answer = await stand.begin(to_produce(("t", 0, a_batch()), timeout_ms=200), 12)
+        await asyncio.sleep(0.5)
+        began_s = now_s()
+        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        assert found.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert now_s() == began_s
+
+    running(story, sync_s=1.0)
+
+
+def test_an_answer_that_nobody_waited_for_is_ready_when_somebody_does() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add(settings=FSYNC)
+        answer = await stand.begin(to_produce(("t", 0, a_batch()), timeout_ms=100), 12)
+        await asyncio.sleep(5)
+        assert only(read_answer(await finish(answer), 0, 12)).error_code == NONE  # type: ignore[arg-type]
+
+    running(story, sync_s=0.01)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_failed_sync_is_told_to_whoever_waits_and_to_all_who_come_later(acks: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        await asyncio.sleep(5)
+        path = partition.log.path_of(partition.log.active, "log")
+        stand.disk.fail_next("sync", path)  # type: ignore[union-attr]
+        found = only(await stand.produce(to_produce(("t", 0, a_batch()), acks=acks)))
+        assert (found.error_code, found.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert "offline" in (found.error_message or "")
+        found = only(await stand.produce(to_produce(("t", 0, a_batch()), acks=acks)))
+        assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    running(story, sync_s=0.01)
+
+
+def test_a_log_that_went_offline_before_anybody_waited_is_told_at_once() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        answer = await stand.begin(to_produce(("t", 0, a_batch())), 12)
+        partition.log.take_offline("for a test")
+        began_s = now_s()
+        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert now_s() == began_s
+
+    running(story, sync_s=0.01)
+
+
+def test_a_full_disk_and_a_failing_one_are_storage_errors() -> None:
+    async def story(stand: Stand) -> None:
+        import errno
+
+        partition = await stand.add()
+        stand.disk.fail_next("write", code=errno.ENOSPC)  # type: ignore[union-attr]
+        found = only(await stand.produce(to_produce(("t", 0, a_batch()))))
+        assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "full" in (found.error_message or "")
+        assert only(await stand.produce(to_produce(("t", 0, a_batch())))).base_offset == 0
+        stand.disk.fail_next("write")  # type: ignore[union-attr]
+        assert only(await stand.produce(to_produce(("t", 0, a_batch())))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition.log.offline_reason is not None
+
+    running(story)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_whoever_waits_learns_that_the_leader_has_changed(acks: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        answer = await stand.begin(to_produce(("t", 0, a_batch()), acks=acks), 12)
+        task = asyncio.get_running_loop().create_task(finish(answer))  # type: ignore[arg-type]
+        await asyncio.sleep(0.001)
+        late = await stand.begin(to_produce(("t", 0, a_batch()), acks=acks), 12)
+        partition.retire()
+        stand.partitions.remove(partition)
+        for buffers in (await task, await finish(late)):
+            found = only(read_answer(buffers, 0, 12))  # type: ignore[arg-type]
+            assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    running(story, sync_s=0.01)
+
+
+def test_too_few_replicas_in_sync_refuse_before_and_warn_after() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        partition.in_sync_min = 2
+        found = only(await stand.produce(to_produce(("t", 0, a_batch()))))
+        assert found.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert partition.log.written_end == 0
+        assert only(await stand.produce(to_produce(("t", 0, a_batch()), acks=1))).error_code == NONE
+        partition.in_sync_count = 2
+        answer = await stand.begin(to_produce(("t", 0, a_batch())), 12)
+        partition.in_sync_count = 1
+        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        assert (found.error_code, found.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 1)
+
+    running(story, sync_s=0.01)
+
+
+def from_producer(sequence: int, count: int = 1) -> bytearray:
+    return a_batch(count, producer_id=5, producer_epoch=0, base_sequence=sequence)
+
+
+def test_a_duplicate_waits_like_its_original_and_is_answered_alike() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        first = await stand.begin(to_produce(("t", 0, from_producer(0, 3))), 12)
+        second = await stand.begin(to_produce(("t", 0, from_producer(0, 3))), 12)
+        assert isinstance(first, Awaitable)
+        assert isinstance(second, Awaitable), "a duplicate must not be acknowledged before its original is durable"
+        assert partition.log.written_end == 3
+        answers = [only(read_answer(await finish(answer), 0, 12)) for answer in (first, second)]  # type: ignore[arg-type]
+        assert [(found.error_code, found.base_offset) for found in answers] == [(NONE, 0), (NONE, 0)]
+        again = only(await stand.produce(to_produce(("t", 0, from_producer(0, 3)))))
+        assert (again.error_code, again.base_offset) == (NONE, 0)
+        skipped = only(await stand.produce(to_produce(("t", 0, from_producer(9)))))
+        assert skipped.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    running(story, sync_s=0.01)
+
+
+def test_pipelined_requests_are_appended_in_the_order_of_their_first_stages() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add(settings=FSYNC)
+        answers: list[Any] = [await stand.begin(to_produce(("t", 0, from_producer(n))), 12) for n in range(5)]
+        tasks = [asyncio.get_running_loop().create_task(finish(answer)) for answer in reversed(answers)]
+        found = [only(read_answer(await task, 0, 12)) for task in reversed(tasks)]  # type: ignore[arg-type]
+        assert [(each.error_code, each.base_offset) for each in found] == [(NONE, n) for n in range(5)]
+
+    running(story, sync_s=0.01)
+
+
+def test_of_many_partitions_each_has_its_own_end() -> None:
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index, settings=FSYNC) for index in range(4)]
+        await asyncio.sleep(5)
+        stand.disk.fail_next("sync", partitions[2].log.path_of(partitions[2].log.active, "log"))  # type: ignore[union-attr]
+        request = to_produce(*(("t", index, a_batch()) for index in range(5)), timeout_ms=5_000)
+        response = await stand.produce(request)
+        codes = [part.error_code for topic in response.responses for part in topic.partition_responses]
+        assert codes == [NONE, NONE, ErrorCode.KAFKA_STORAGE_ERROR, NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert len(response.responses) == 1
+
+    running(story, sync_s=0.01)
+
+
+def test_a_client_that_goes_leaves_no_trace() -> None:
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index, settings=FSYNC) for index in range(2)]
+        answer = await stand.begin(to_produce(("t", 0, a_batch()), ("t", 1, a_batch())), 12)
+        task = asyncio.get_running_loop().create_task(finish(answer))  # type: ignore[arg-type]
+        await asyncio.sleep(0.001)
+        assert len(partitions[0].committed) == 1
+        task.cancel()
+        await asyncio.sleep(1)
+        assert task.cancelled()
+        assert [len(partition.committed) for partition in partitions] == [0, 0]
+        unawaited = await stand.begin(to_produce(("t", 0, a_batch())), 12)
+        unawaited.close()  # type: ignore[union-attr]
+
+    running(story, sync_s=0.01)
+
+
+def test_acks_0_gets_no_answer_and_does_not_wait() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        assert await stand.begin(to_produce(("t", 0, a_batch()), acks=0), 12) is None
+        assert partition.log.written_end == 1
+
+    running(story, sync_s=0.01)
+
+
+def test_acks_0_with_an_error_closes_the_connection_but_keeps_what_could_be_appended() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        with pytest.raises(UnansweredProduceFailed, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await stand.begin(to_produce(("nobody", 0, a_batch()), ("t", 0, a_batch()), acks=0), 12)
+        assert partition.log.written_end == 1
+
+    running(story)
+
+
+def test_a_malformed_request_appends_nothing() -> None:
+    async def story(stand: Stand) -> None:
+        from penstock.server.handlers.produce import produce
+
+        partition = await stand.add()
+        with pytest.raises(MalformedMessage):
+            await produce(stand.call(0, 12), memoryview(b"\x00\x00"), 0)
+        assert partition.log.written_end == 0
+
+    running(story)
+
+
+def test_no_partitions_is_an_empty_answer() -> None:
+    async def story(stand: Stand) -> None:
+        assert (await stand.produce(to_produce())).responses == ()
+
+    running(story)
