@@ -29,7 +29,7 @@ layers:
 
 # pytest; arguments are passed on: ./dev test tests/unit -k frames
 test *arguments:
-    python -m pytest {{ arguments }}
+    python -m pytest --dist loadgroup {{ arguments }}
 
 # only what needs no Java and no strangers: a few seconds
 quick:
@@ -38,6 +38,18 @@ quick:
 # micro-benchmarks: both absolute figures and their ratio
 bench:
     for file in benchmarks/micro/bench_*.py; do echo "# $file"; python -m "benchmarks.micro.$(basename "$file" .py)"; done
+
+# random lives of a log on a lossy disk, 20,000 and more; adds to docs/results/power-cuts.md
+power-cuts *arguments:
+    python -m tests.simulation.campaign --record {{ arguments }}
+
+# worlds of the toy service by seed, each run twice and compared
+simulate first="0" end="10000":
+    python -m tests.simulation.seeds {{ first }} {{ end }} --twice
+
+# a million hostile inputs for one fuzz target; adds to docs/results/fuzz.md
+fuzz target runs="1000000":
+    python tests/fuzz/run.py {{ target }} --runs {{ runs }} --record
 
 # what CI runs: the same checks, ending with pytest's closing line
 ci: check

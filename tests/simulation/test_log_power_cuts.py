@@ -1,9 +1,10 @@
 """The log keeps its promises through power cuts, failing syncs, full disks and flipped bits.
 
-The seeds are fixed plus, in every run, fresh ones; a failure names its seed. More at once: `./dev power-cuts 20000`.
+The seeds are fixed plus, in every run, fresh ones; a failure names its seed. More at once: `./dev power-cuts`.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from random import SystemRandom
 
 import pytest
@@ -48,3 +49,18 @@ def test_a_failed_sync_takes_the_log_offline(chunk: int) -> None:
 @pytest.mark.parametrize("chunk", range(2))
 def test_a_full_disk_does_no_harm(chunk: int) -> None:
     run_all(chunk, run_full_disk, fixed=50, fresh=12)
+
+
+def test_seeds_that_failed_once() -> None:
+    kinds: dict[str, Callable[[int], object]] = {
+        "fsync": lambda seed: run_history(seed, Durability.FSYNC),
+        "replicated": lambda seed: run_history(seed, Durability.REPLICATED),
+        "flip": run_flip,
+        "failing-sync": run_failing_syncs,
+        "full-disk": run_full_disk,
+    }
+    lines = Path(__file__).with_name("regressions.txt").read_text().splitlines()
+    seeds = [line.split() for line in lines if line and not line.startswith("#")]
+    assert seeds
+    for kind, seed in seeds:
+        kinds[kind](int(seed))
