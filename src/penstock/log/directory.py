@@ -183,7 +183,7 @@ class DataDirectory:
         """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs."""
         await self.commit()
         online = [log for log in self.logs.values() if log.offline_reason is None]
-        staged = [path for log in online for path in self._stage_clean(log)]
+        staged = [self._stage_clean(log) for log in online]
         await self.disk.sync_all()
         for path in staged:
             self.disk.rename(path + ".new", path)
@@ -195,9 +195,8 @@ class DataDirectory:
         self.ledger.close()
         self.pool.close()
 
-    def _stage_clean(self, log: Log) -> list[str]:
-        """Writes a log's indexes, producer state and manifest, not synced yet; what lies aside and is to be renamed."""
-        staged: list[str] = []
+    def _stage_clean(self, log: Log) -> str:
+        """Writes a log's indexes and producer state, and its manifest aside; nothing is synced yet."""
         for segment in log.segments[log.settled_segments :]:
             content = log.index_in_memory(segment).sealed()
             log.forget_files(segment, "index")
@@ -205,15 +204,13 @@ class DataDirectory:
         snapshots = dict(log.pending_snapshots) | {log.written_end: log.producers.to_list()}
         for offset, rows in snapshots.items():
             has_any = ProducerStates.has_content(rows)
-            if has_any:  # aside: there may be one for this offset that the manifest names
-                path = log.snapshot_path(offset)
-                self._write_whole(path + ".new", checked.encode("producers", SNAPSHOT_VERSION, rows))
-                staged.append(path)
+            if has_any and (offset, True) not in log.snapshots:  # what the manifest names is not written over
+                self._write_whole(log.snapshot_path(offset), checked.encode("producers", SNAPSHOT_VERSION, rows))
             log.note_snapshot(offset, has_any=has_any)
         value = manifest.describe(log, len(log.segments) - 1, is_clean=True)
         path = manifest.path_of(log.path)
         self._write_whole(path + ".new", checked.encode(manifest.KIND, MANIFEST_VERSION, value))
-        return [*staged, path]
+        return path
 
     def _write_whole(self, path: str, content: bytes) -> None:
         file = self.disk.open(path, create=True)
