@@ -150,6 +150,8 @@ class ServedConnection:
                 await self._handle(frames)
                 self.has_partial = reader.unparsed_bytes > 0
                 self.frame_began_ms = service.now_ms
+                if self.has_partial:
+                    reader.frames()  # refuses a frame that is too large; there is no whole one
             elif not self.has_partial:
                 self.has_partial = True
                 self.frame_began_ms = service.now_ms
@@ -201,7 +203,10 @@ class ServedConnection:
         if position == NO_BODY:
             request, answered_version = ApiVersionsRequest(), 0
         else:
-            request, answered_version = decode(route.request, version, frame, position), version
+            try:
+                request, answered_version = decode(route.request, version, frame, position), version
+            except MalformedMessage as error:
+                raise _unreadable(opened, error) from None
         response = await route.handle(request, self._call(opened))
         await self._send((response_frame(response, answered_version, correlation_id),))
 
@@ -210,7 +215,10 @@ class ServedConnection:
         order = self._order
         if order is not None:
             await order.until_fewer_than(self._service.limits.requests_under_way_max)
-        answer = await opened.route.handle(self._call(opened), frame, opened.position)
+        try:
+            answer = await opened.route.handle(self._call(opened), frame, opened.position)
+        except MalformedMessage as error:
+            raise _unreadable(opened, error) from None
         if order or not (answer is None or isinstance(answer, (list, tuple))):
             if order is None:
                 order = self._order = Order(self._send, self._service.pool.give, self._fail)
@@ -278,6 +286,10 @@ class ServedConnection:
                 self.peer,
                 exc_info=error,
             )
+
+
+def _unreadable(opened: Opened, error: MalformedMessage) -> MalformedMessage:
+    return MalformedMessage(f"its {opened.route.api.title} request of version {opened.version} is malformed: {error}")
 
 
 async def _part(connection: Connection, answer: bytes) -> None:

@@ -78,7 +78,10 @@ class Dispatch:
         is_flexible = version >= route.flexible_first
         end = 10 + client_size
         if client_size < 0 or end + is_flexible > len(frame) or (is_flexible and frame[end]):
-            header, position = read_request_header(route.api, version, frame)
+            try:
+                header, position = read_request_header(route.api, version, frame)
+            except MalformedMessage as error:
+                raise MalformedMessage(f"the header of its {route.api.title} request is malformed: {error}") from None
             return Opened(route, version, correlation_id, header.client_id, position)
         try:
             client_id = str(frame[10:end], "utf-8")

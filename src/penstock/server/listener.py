@@ -7,6 +7,7 @@ one timer for all connections: a sweep each second looks at each of them.
 import asyncio
 import errno
 import logging
+from collections.abc import Iterator
 from functools import partial
 
 from penstock.model.ports import Clock, Connection, Listener
@@ -42,6 +43,9 @@ class ConnectionListener:
     def __len__(self) -> int:
         return len(self._connections)
 
+    def __iter__(self) -> Iterator[ServedConnection]:
+        return iter(list(self._connections.values()))
+
     @property
     def address(self) -> str:
         """Host and port that it really listens on."""
@@ -56,7 +60,7 @@ class ConnectionListener:
         self._is_stopping = True
         self._listener.close()
         self._tasks[0].cancel()
-        for connection in list(self._connections.values()):
+        for connection in self:
             connection.stop()
         if self._connections:
             self._all_ended = asyncio.get_running_loop().create_future()
@@ -144,7 +148,7 @@ class ConnectionListener:
             await asyncio.sleep(SWEEP_MS / 1000)
             service.now_ms = self._clock.monotonic_ms()
             service.complaints.tick()
-            for number, connection in enumerate(list(self._connections.values())):
+            for number, connection in enumerate(self):
                 self._look_at(connection)
                 if number % 1000 == 999:
                     await asyncio.sleep(0)

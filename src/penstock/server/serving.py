@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 Buffers: TypeAlias = Sequence[Buffer | FileSlice]
 Answer: TypeAlias = Buffers | Awaitable[Buffers] | None
-"""What a framed handler returns; None when the client wants no answer (acks=0)."""
+"""What a framed handler returns; None when the client wants no answer (acks=0).
+
+Something to await holds no file slice before it runs: if the client goes at that moment, it never does.
+"""
 
 
 @dataclass(slots=True)

@@ -5,9 +5,10 @@ opening new ones while they are swept up.
 """
 
 import errno
+from collections.abc import Sequence
 
 from penstock.host.lossy import LossyDisk, LossyFile
-from penstock.model.ports import FileSlice
+from penstock.model.ports import File, FileSlice
 
 
 class LifeDisk:
@@ -49,6 +50,10 @@ class LifeDisk:
     def unlink(self, path: str) -> None:
         """Removes a file; open files stay readable."""
         self._inner().unlink(path)
+
+    async def sync_many(self, files: Sequence[File]) -> Sequence[OSError | None]:
+        """Syncs files side by side; for each, what went wrong."""
+        return await self._inner().sync_many(files)
 
     async def sync_dir(self, path: str) -> None:
         """Returns when the names in the directory are on stable storage."""

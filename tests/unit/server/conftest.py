@@ -7,19 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.server.shell import Story, tell
 
 from penstock.model.limits import DEFAULT_LIMITS, Limits
 from penstock.server.host_ports import host_ports
 from penstock.simulator.node import Ports
 from penstock.simulator.options import FaultOptions
 from penstock.simulator.world import World
+from tests.unit.server.shell import Story, tell
 
 Drive = Callable[..., None]
 
 
 def on_virtual_time(
-    story: Story, limits: Limits = DEFAULT_LIMITS, *, seed: int = 1, options: FaultOptions | None = None, **settings: Any
+    story: Story,
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    seed: int = 1,
+    options: FaultOptions | None = None,
+    **settings: Any,
 ) -> str:
     """Returns the hash of what happened."""
     ends: list[str] = []

@@ -3,7 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
@@ -123,7 +123,7 @@ class Peer:
 
     async def answers(self, count: int) -> list[int]:
         """The correlation ids of the next answers."""
-        found = []
+        found: list[int] = []
         for _ in range(count):
             frame = await self.receive()
             assert frame is not None, f"gone after {found}"
@@ -188,9 +188,7 @@ Story = Callable[[Place], Awaitable[None]]
 async def tell(story: Story, ports: Ports, limits: Limits, **settings: Any) -> None:
     """Runs a story against a fresh node, and checks that nothing is left behind."""
     script = Script()
-    chosen = NodeSettings(
-        **{"cluster_id": "test", "listen_host": "127.0.0.1", "listen_port": 0, "limits": limits} | settings
-    )
+    chosen = replace(NodeSettings("test", listen_port=0, limits=limits), **settings)
     node = Node(ports, chosen, script.handlers())
     await node.start()
     place = Place(node, ports, script)

@@ -4,12 +4,12 @@ import asyncio
 from random import Random
 
 import pytest
-from tests.unit.server.conftest import Drive, on_virtual_time
-from tests.unit.server.shell import Peer, Place, plain, produce
 
 from penstock.model.limits import Limits
 from penstock.server.input_pool import InputPool
 from penstock.simulator.options import FaultOptions
+from tests.unit.server.conftest import Drive, on_virtual_time
+from tests.unit.server.shell import Peer, Place, plain, produce
 
 HALF_BYTES = 64 * 1024 + (4 + 64) * 1024
 """What 80,000 bytes of a larger frame take: a step, and as much again as there was."""

@@ -4,11 +4,10 @@ import asyncio
 from itertools import pairwise
 from pathlib import Path
 
-from tests.unit.server.conftest import Drive, on_real_sockets
-from tests.unit.server.shell import Place, fetch, plain, produce, reply
-
 from penstock.host.memory import MemoryDisk
 from penstock.model.ports import FileSlice
+from tests.unit.server.conftest import Drive, on_real_sockets
+from tests.unit.server.shell import Place, fetch, plain, produce, reply
 
 
 def test_answers_come_in_the_order_of_requests_whatever_finishes_first(drive: Drive) -> None:

@@ -1,0 +1,149 @@
+"""A node starts, keeps what it was given, and stops so that nothing need be scanned next time."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.log.log import Log
+from penstock.records.builder import BatchBuilder
+from penstock.records.check import DEFAULT_RULES
+from penstock.server.host_ports import host_ports
+from penstock.server.node import Node
+from penstock.server.partition import Partition
+from penstock.server.settings import CannotStart, NodeSettings, check_listener
+from penstock.simulator.node import Ports
+from penstock.simulator.world import World
+from tests.unit.server.conftest import Drive
+from tests.unit.server.shell import Place
+
+TOPIC_ID = bytes(range(16))
+
+QUIET = NodeSettings("c", listen_port=0)
+
+
+def append(partition: Partition) -> int:
+    """One record; the offset behind it."""
+    builder = BatchBuilder()
+    builder.append(b"key", b"value", timestamp_ms=1_000)
+    return partition.append(builder.build(), now_ms=1_000, rules=DEFAULT_RULES).last_offset + 1
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "10.1.2.3", "::", "broker.example"])
+def test_plaintext_that_others_can_reach_must_be_asked_for(host: str) -> None:
+    with pytest.raises(CannotStart, match="set allow_plaintext_beyond_loopback=true"):
+        check_listener(NodeSettings("c", listen_host=host))
+    check_listener(NodeSettings("c", listen_host=host, allow_plaintext_beyond_loopback=True))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_plaintext_at_home_needs_no_permission(host: str) -> None:
+    check_listener(NodeSettings("c", listen_host=host))
+
+
+def test_nothing_is_touched_before_the_listener_is_allowed(tmp_path: Path) -> None:
+    async def main() -> None:
+        ports = host_ports(tmp_path)
+        with pytest.raises(CannotStart):
+            await Node(ports, NodeSettings("c", listen_host="0.0.0.0")).start()
+        ports.close()
+
+    asyncio.run(main())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_told_and_the_data_is_closed_cleanly(tmp_path: Path) -> None:
+    async def main() -> None:
+        ports = host_ports(tmp_path)
+        taken = await ports.network.listen("127.0.0.1", 0)
+        port = int(taken.address.rpartition(":")[2])
+        node = Node(ports, NodeSettings("c", listen_port=port))
+        with pytest.raises(CannotStart, match=f"Cannot listen on 127.0.0.1:{port}.*choose another listen_port"):
+            await node.start()
+        taken.close()
+        again = Node(ports, NodeSettings("c", listen_port=port))
+        await again.start()
+        await again.stop()
+        ports.close()
+
+    asyncio.run(main())
+
+
+def test_a_round_wakes_those_whose_log_it_covered(drive: Drive) -> None:
+    async def story(place: Place) -> None:
+        node = place.node
+        one, other = await node.add_topic("orders", TOPIC_ID, 2)
+        advanced: list[int] = []
+        original = node._on_round
+
+        def spy(covered: list[Log]) -> None:
+            advanced.extend(log.identity.partition for log in covered)
+            original(covered)
+
+        node._rounds._on_round = spy  # type: ignore[assignment]
+        for n in range(3):
+            end = append(one)
+            assert one.log.high_watermark < end
+            await one.committed.wait_for(end)
+            assert one.log.high_watermark == end == n + 1
+        assert advanced == [0, 0, 0]
+        assert other.log.high_watermark == 0
+
+    drive(story)
+
+
+def test_what_was_appended_is_there_again_and_nothing_is_scanned(tmp_path: Path) -> None:
+    async def main() -> None:
+        ports = host_ports(tmp_path)
+        node = Node(ports, QUIET)
+        await node.start()
+        (partition,) = await node.add_topic("orders", TOPIC_ID, 1)
+        append(partition)  # nobody waits for it to become durable
+        await node.stop()
+        again = Node(ports, QUIET)
+        await again.start()
+        assert again.directory.findings.scanned_bytes == 0
+        (partition,) = await again.add_topic("orders", TOPIC_ID, 1, epoch=1)
+        assert (partition.log.high_watermark, partition.leader_epoch) == (1, 1)
+        assert again.partitions.named("orders", 0) is again.partitions.identified(TOPIC_ID, 0) is partition
+        await again.stop()
+        ports.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_promised_survives_a_power_cut_in_the_middle_of_a_busy_life() -> None:
+    promised: list[int] = []
+    found: list[int] = []
+
+    async def main(ports: Ports) -> None:
+        node = Node(ports, QUIET)
+        await node.start()
+        (partition,) = await node.add_topic("orders", TOPIC_ID, 1, epoch=len(found))
+        found.append(partition.log.written_end)
+        while True:
+            end = append(partition)
+            await partition.committed.wait_for(end)
+            promised.append(end)
+
+    with World(3) as world:
+        world.add("a", main)
+        for _ in range(5):
+            last = promised[-1] if promised else 0
+            world.start("a")
+            world.run(0.2)
+            world.cut_power("a")
+            assert found[-1] >= last
+    assert len(promised) > 100
+
+
+def test_a_failure_in_the_background_is_told(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(place: Place) -> None:
+        async def fail() -> None:
+            raise RuntimeError("a planted mistake")
+
+        place.node._watch(fail(), "planted task")
+        await place.settle()
+
+    drive(story)
+    assert "The planted task failed by a mistake of ours: restart the node." in caplog.messages
