@@ -1,0 +1,329 @@
+"""Fetch sessions against a model that keeps everything and forgets nothing."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from penstock.model.errors import ErrorCode
+from penstock.replication.fetch_sessions import EVICTION_MS, FetchSessions, Told, Wanted
+from penstock.simulator.entropy import SimulatedEntropy
+from penstock.wire.hot.fetch import FetchedPartition
+from penstock.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+INDEXES = range(6)
+SLOTS = 3
+
+
+def topics(*parts: FetchPartition, name: str = "t", topic_id: bytes = bytes(16)) -> list[FetchTopic]:
+    return [FetchTopic(topic=name, topic_id=topic_id, partitions=parts)] if parts else []
+
+
+def part(index: int, offset: int = 0, epoch: int = -1, bytes_max: int = 100) -> FetchPartition:
+    return FetchPartition(
+        partition=index, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=bytes_max
+    )
+
+
+def found(wanted: Wanted, high_watermark: int = 0, records: bytes = b"", **options: Any) -> tuple[Wanted, FetchedPartition]:
+    defaults: dict[str, Any] = {"error_code": 0, "log_start_offset": 0}
+    return wanted, FetchedPartition(wanted.index, high_watermark=high_watermark, records=records, **defaults | options)
+
+
+def indexes(told: Told) -> list[int]:
+    return [wanted.index for wanted, _ in told.found]
+
+
+@dataclass
+class Reader:
+    """A client, and what it knows."""
+
+    session_id: int = 0
+    epoch: int = 0
+    asked: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+    knows: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """High watermark and log start, as it was told last without an error."""
+
+
+class Sessions(RuleBasedStateMachine):
+    """Readers with sessions, some of which are evicted; partitions whose state changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+        self.sessions = FetchSessions(SimulatedEntropy(Random(1)), sessions_max=SLOTS)
+        self.readers = [Reader() for _ in range(5)]
+        self.state = {index: (0, 0) for index in INDEXES}
+        self.errors: dict[int, ErrorCode] = {}
+
+    # the world
+
+    @rule(ms=st.integers(1, EVICTION_MS))
+    def time_passes(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @rule(index=st.sampled_from(INDEXES), records=st.integers(1, 3))
+    def records_come(self, index: int, records: int) -> None:
+        high_watermark, start = self.state[index]
+        self.state[index] = (high_watermark + records, start)
+
+    @rule(index=st.sampled_from(INDEXES))
+    def records_go(self, index: int) -> None:
+        high_watermark, _ = self.state[index]
+        self.state[index] = (high_watermark, high_watermark)
+
+    @rule(index=st.sampled_from(INDEXES))
+    def trouble_comes(self, index: int) -> None:
+        self.errors[index] = ErrorCode.KAFKA_STORAGE_ERROR
+
+    @rule(index=st.sampled_from(INDEXES))
+    def trouble_goes(self, index: int) -> None:
+        self.errors.pop(index, None)
+
+    # readers
+
+    @rule(who=st.integers(0, 4), asked=st.dictionaries(st.sampled_from(INDEXES), st.integers(0, 5)), wants=st.booleans())
+    def full(self, who: int, asked: dict[int, int], wants: bool) -> None:
+        reader = self.readers[who]
+        parts = [part(index, epoch, epoch, 10 + epoch) for index, epoch in asked.items()]
+        fetching = self.sessions.begin(
+            reader.session_id, 0 if wants else -1, topics(*parts), (), self.now_ms, has_ids=False
+        )
+        assert fetching.error_code == ErrorCode.NONE
+        assert reader.session_id not in self.sessions, "a full request ends the session that it names"
+        reader.asked = {index: (epoch, epoch, 10 + epoch) for index, epoch in asked.items()}
+        reader.order = list(asked)
+        reader.knows = {}
+        told = self.look(reader, fetching)
+        assert indexes(told) == list(asked), "a full request is told everything"
+        reader.session_id = told.session_id
+        reader.epoch = 1
+        assert (told.session_id in self.sessions) == (told.session_id != 0)
+        assert wants or told.session_id == 0
+
+    @precondition(lambda self: any(reader.session_id for reader in self.readers))
+    @rule(
+        data=st.data(),
+        changed=st.dictionaries(st.sampled_from(INDEXES), st.integers(0, 5)),
+        forgotten=st.lists(st.sampled_from(INDEXES), unique=True),
+    )
+    def incremental(self, data: st.DataObject, changed: dict[int, int], forgotten: list[int]) -> None:
+        reader = data.draw(st.sampled_from([reader for reader in self.readers if reader.session_id]))
+        was_there = reader.session_id in self.sessions
+        parts = [part(index, epoch, epoch, 10 + epoch) for index, epoch in changed.items()]
+        fetching = self.sessions.begin(
+            reader.session_id,
+            reader.epoch,
+            topics(*parts),
+            [ForgottenTopic(topic="t", partitions=forgotten)],
+            self.now_ms,
+            has_ids=False,
+        )
+        if not was_there:
+            assert fetching.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            reader.session_id = 0
+            return
+        assert fetching.error_code == ErrorCode.NONE
+        for index, epoch in changed.items():
+            if index not in reader.asked:
+                reader.order.append(index)
+            reader.asked[index] = (epoch, epoch, 10 + epoch)
+        for index in forgotten:
+            if index in reader.asked:
+                del reader.asked[index]
+                reader.order.remove(index)
+            reader.knows.pop(index, None)
+        if not reader.asked:
+            assert not fetching.has_wanted
+            assert reader.session_id not in self.sessions, "an empty session ends"
+            reader.session_id = 0
+            return
+        told = self.look(reader, fetching)
+        assert (told.session_id, told.error_code) == (reader.session_id, ErrorCode.NONE)
+        reader.epoch += 1
+
+    def look(self, reader: Reader, fetching: Any) -> Told:
+        """Fetches, and checks what is looked at and what is told."""
+        seen = [(w.index, (w.offset, w.leader_epoch, w.bytes_max)) for w in fetching.wanted]
+        assert seen == [(index, reader.asked[index]) for index in reader.order]
+        results = []
+        for wanted in fetching.wanted:
+            high_watermark, start = self.state[wanted.index]
+            code = self.errors.get(wanted.index, ErrorCode.NONE)
+            records = b"" if code else b"r" * max(0, high_watermark - max(wanted.offset, start))
+            results.append(
+                found(wanted, -1 if code else high_watermark, records, log_start_offset=start, error_code=code)
+            )
+        was_incremental = fetching.is_incremental
+        told = fetching.answer(results, self.now_ms)
+        if was_incremental:
+            news = [
+                wanted.index
+                for wanted, each in results
+                if each.error_code
+                or each.records
+                or reader.knows.get(wanted.index) != (each.high_watermark, each.log_start_offset)
+            ]
+            assert indexes(told) == news, "exactly what is new is told"
+            for index in [wanted.index for wanted, each in results if each.records]:
+                reader.order.remove(index)
+                reader.order.append(index)
+        for wanted, each in told.found:
+            if each.error_code:
+                reader.knows.pop(wanted.index, None)
+            else:
+                reader.knows[wanted.index] = (each.high_watermark, each.log_start_offset)
+        return told
+
+    @precondition(lambda self: any(reader.session_id in self.sessions for reader in self.readers))
+    @rule(data=st.data(), wrong=st.sampled_from([-2, -1, 1, 2, 5]))
+    def wrong_epoch(self, data: st.DataObject, wrong: int) -> None:
+        reader = data.draw(st.sampled_from([r for r in self.readers if r.session_id in self.sessions]))
+        epoch = reader.epoch + wrong
+        if epoch in (0, -1):
+            return
+        fetching = self.sessions.begin(
+            reader.session_id, epoch, topics(part(0, 99)), (), self.now_ms, has_ids=False
+        )
+        assert fetching.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert reader.session_id in self.sessions, "and changes nothing"
+
+    @precondition(lambda self: any(reader.session_id in self.sessions for reader in self.readers))
+    @rule(data=st.data())
+    def wrong_kind(self, data: st.DataObject) -> None:
+        reader = data.draw(st.sampled_from([r for r in self.readers if r.session_id in self.sessions]))
+        fetching = self.sessions.begin(
+            reader.session_id, reader.epoch, topics(part(0, 99)), (), self.now_ms, has_ids=True
+        )
+        assert fetching.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+    @invariant()
+    def there_is_room(self) -> None:
+        assert len(self.sessions) <= SLOTS
+
+    @invariant()
+    def what_is_remembered_is_what_was_asked(self) -> None:
+        for reader in self.readers:
+            session = self.sessions._sessions.get(reader.session_id)
+            if session is not None:
+                assert [w.index for w in session.wanted.values()] == reader.order
+                assert session.epoch == reader.epoch
+
+
+TestSessions = Sessions.TestCase
+TestSessions.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def fresh(sessions_max: int = SLOTS) -> FetchSessions:
+    return FetchSessions(SimulatedEntropy(Random(1)), sessions_max=sessions_max)
+
+
+def open_session(sessions: FetchSessions, size: int, now_ms: int = 0, *, is_follower: bool = False) -> int:
+    fetching = sessions.begin(
+        0, 0, topics(*(part(n) for n in range(size))), (), now_ms, has_ids=False, is_follower=is_follower
+    )
+    return fetching.answer([found(wanted) for wanted in fetching.wanted], now_ms).session_id
+
+
+def go_on(sessions: FetchSessions, session_id: int, epoch: int, now_ms: int = 0, **options: Any) -> Any:
+    return sessions.begin(session_id, epoch, (), (), now_ms, has_ids=False, **options)
+
+
+def test_a_large_session_evicts_a_small_one_but_not_before_its_time() -> None:
+    sessions = fresh()
+    ids = [open_session(sessions, size) for size in (3, 2, 4)]
+    assert open_session(sessions, 9, EVICTION_MS) == 0
+    for session_id in ids:
+        assert go_on(sessions, session_id, 1, EVICTION_MS).error_code == ErrorCode.NONE
+    assert open_session(sessions, 2, EVICTION_MS + 1) == 0, "a session of the same size is worth no more"
+    newcomer = open_session(sessions, 3, EVICTION_MS + 1)
+    assert newcomer != 0
+    assert ids[1] not in sessions
+    assert sessions.evictions == 1
+
+
+def test_a_stale_session_goes_first_whatever_its_size() -> None:
+    sessions = fresh()
+    ids = [open_session(sessions, 9), open_session(sessions, 1), open_session(sessions, 1)]
+    for session_id in ids[1:]:
+        go_on(sessions, session_id, 1, EVICTION_MS)
+    assert open_session(sessions, 1, EVICTION_MS + 1) != 0
+    assert [session_id in sessions for session_id in ids] == [False, True, True]
+
+
+def test_a_follower_evicts_a_consumer_at_once_but_no_consumer_a_follower() -> None:
+    sessions = fresh(2)
+    first = open_session(sessions, 50)
+    assert open_session(sessions, 1, is_follower=True) != 0
+    assert open_session(sessions, 1, is_follower=True) != 0
+    assert first not in sessions
+    assert open_session(sessions, 99) == 0
+    assert open_session(sessions, 99, is_follower=True) == 0
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, 1)
+    sessions._sessions[session_id].epoch = 2**31 - 1
+    assert go_on(sessions, session_id, 2**31 - 1).error_code == ErrorCode.NONE
+    assert go_on(sessions, session_id, 1).error_code == ErrorCode.NONE
+
+
+def test_an_answer_that_was_overtaken_is_no_answer() -> None:
+    """A reader that sends again before it was answered cannot know what the first answer said."""
+    sessions = fresh()
+    session_id = open_session(sessions, 2)
+    first = go_on(sessions, session_id, 1)
+    second = go_on(sessions, session_id, 2)
+    told = first.answer([found(wanted, 5) for wanted in first.wanted], 0)
+    assert (told.error_code, told.session_id, told.found) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ())
+    assert indexes(second.answer([found(wanted, 5) for wanted in second.wanted], 0)) == [0, 1]
+
+
+def test_the_leader_epoch_is_remembered() -> None:
+    """R28, KAFKA-9338: else a reader with old metadata would be served by a session that forgot to ask."""
+    sessions = fresh()
+    fetching = sessions.begin(0, 0, topics(part(0, epoch=7)), (), 0, has_ids=False)
+    session_id = fetching.answer([found(wanted) for wanted in fetching.wanted], 0).session_id
+    assert [wanted.leader_epoch for wanted in go_on(sessions, session_id, 1).wanted] == [7]
+
+
+def test_no_partition_starves() -> None:
+    """With room for one partition per answer, all of them get their turn."""
+    sessions = fresh()
+    session_id = open_session(sessions, 4)
+    served = []
+    for epoch in range(1, 9):
+        fetching = go_on(sessions, session_id, epoch)
+        results = [found(wanted, 9, b"r" if n == 0 else b"") for n, wanted in enumerate(fetching.wanted)]
+        served.append(next(w.index for w, each in fetching.answer(results, 0).found if each.records))
+    assert served == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_topics_by_id_are_other_topics_than_those_by_name() -> None:
+    sessions = fresh()
+    fetching = sessions.begin(0, 0, topics(part(0), topic_id=b"i" * 16), (), 0, has_ids=True)
+    assert [wanted.topic for wanted in fetching.wanted] == [b"i" * 16]
+    session_id = fetching.answer([found(wanted) for wanted in fetching.wanted], 0).session_id
+    forget = [ForgottenTopic(topic_id=b"i" * 16, partitions=[0])]
+    again = sessions.begin(session_id, 1, topics(part(1), topic_id=b"j" * 16), forget, 0, has_ids=True)
+    assert [(wanted.topic, wanted.index) for wanted in again.wanted] == [(b"j" * 16, 1)]
+
+
+@pytest.mark.parametrize("news", [{"diverging_epoch": (1, 2)}, {"preferred_read_replica": 4}, {"log_start_offset": 3}])
+def test_other_news_is_news_too(news: dict[str, Any]) -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, 2)
+    fetching = go_on(sessions, session_id, 1)
+    first, second = fetching.wanted
+    assert indexes(fetching.answer([found(first), found(second, **news)], 0)) == [1]
+
+
+def test_a_partition_named_twice_is_one_with_the_last_wish() -> None:
+    fetching = fresh().begin(0, -1, topics(part(0, 1), part(1), part(0, 5)), (), 0, has_ids=False)
+    assert [(wanted.index, wanted.offset) for wanted in fetching.wanted] == [(0, 5), (1, 0)]

@@ -1,0 +1,191 @@
+"""Fetch sessions through the handler: only changes travel, errors, rotation, long polls."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.server.handlers.stand import (
+    NONE,
+    Stand,
+    a_batch,
+    now_s,
+    offsets,
+    part,
+    parts_of,
+    running,
+    to_fetch,
+    topic_id,
+)
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.messages.fetch import FetchResponse, ForgottenTopic
+
+VERSIONS = range(7, 19)
+BATCH_BYTES = len(a_batch())
+
+
+async def begin(stand: Stand, version: int = 12, count: int = 3, **options: Any) -> int:
+    """A session over that many partitions; its id."""
+    request = to_fetch(*(part(index) for index in range(count)), session_epoch=0, **options)
+    response = await stand.fetch(request, version)
+    assert response.error_code == NONE
+    assert sorted(parts_of(response)) == list(range(count))
+    return response.session_id
+
+
+async def go_on(stand: Stand, session_id: int, epoch: int, *parts: Any, version: int = 12, **options: Any) -> FetchResponse:
+    return await stand.fetch(to_fetch(*parts, session_id=session_id, session_epoch=epoch, **options), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_is_told_only_what_changed(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index) for index in range(3)]
+        session_id = await begin(stand, version)
+        assert session_id > 0
+        assert parts_of(await go_on(stand, session_id, 1, version=version)) == {}
+        stand.append(partitions[1])
+        response = await go_on(stand, session_id, 2, version=version)
+        assert response.session_id == session_id
+        assert {index: offsets(each) for index, each in parts_of(response).items()} == {1: [0]}
+        response = await go_on(stand, session_id, 3, part(1, 1), version=version)
+        assert parts_of(response) == {}
+        stand.append(partitions[2])
+        forgotten = [ForgottenTopic(topic="t", topic_id=topic_id("t"), partitions=[2])]
+        response = await go_on(stand, session_id, 4, version=version, forgotten_topics_data=forgotten)
+        assert parts_of(response) == {}
+
+    running(story)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_tells_session_errors(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add()
+        session_id = await begin(stand, version, 1)
+        for asked, epoch, code in (
+            (session_id + 1, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            (session_id, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ):
+            began_s = now_s()
+            response = await go_on(stand, asked, epoch, version=version, max_wait_ms=1000)
+            assert (response.error_code, response.session_id, response.responses) == (code, 0, ())
+            assert now_s() == began_s
+        other = 12 if version >= 13 else 13
+        response = await go_on(stand, session_id, 1, version=other)
+        assert response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        assert (await go_on(stand, session_id, 1, version=version)).error_code == NONE
+        assert (await go_on(stand, session_id, -1, version=version)).session_id == 0
+        assert session_id not in stand.fetch_sessions
+
+    running(story)
+
+
+def test_a_request_without_a_wish_for_a_session_gets_none() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add()
+        assert (await stand.fetch(to_fetch(part(), session_epoch=-1))).session_id == 0
+        assert (await stand.fetch(to_fetch(part()), 6)).session_id == 0
+        assert len(stand.fetch_sessions) == 0
+
+    running(story)
+
+
+def test_an_idle_session_waits_and_its_answer_is_empty() -> None:
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index) for index in range(3)]
+        session_id = await begin(stand)
+        began_s = now_s()
+        assert parts_of(await go_on(stand, session_id, 1, max_wait_ms=500)) == {}
+        assert now_s() - began_s == pytest.approx(0.5)
+
+        async def later() -> FetchResponse:
+            from tests.unit.server.handlers.stand import finish, read_answer
+
+            request = to_fetch(session_id=session_id, session_epoch=2, max_wait_ms=60_000)
+            response: Any = read_answer(await finish(await stand.begin(request, 12)), 1, 12)
+            return response
+
+        task = asyncio.get_running_loop().create_task(later())
+        await asyncio.sleep(1)
+        stand.append(partitions[2])
+        assert {index: offsets(each) for index, each in parts_of(await task).items()} == {2: [0]}
+
+    running(story)
+
+
+def test_an_error_that_goes_away_is_told() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(index=0)
+        session_id = await begin(stand, count=1)
+        stand.partitions.remove(partition)
+        for epoch in (1, 2):
+            found = parts_of(await go_on(stand, session_id, epoch, max_wait_ms=1000))
+            assert found[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        stand.partitions.add(partition)
+        found = parts_of(await go_on(stand, session_id, 3))
+        assert (found[0].error_code, found[0].high_watermark) == (NONE, 0)
+        assert parts_of(await go_on(stand, session_id, 4)) == {}
+
+    running(story)
+
+
+def test_a_leader_epoch_that_was_told_once_goes_on_being_checked() -> None:
+    """R28, KAFKA-9338."""
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(epoch=3)
+        response = await stand.fetch(to_fetch(part(0, current_leader_epoch=3), session_epoch=0))
+        partition.leader_epoch = 4
+        found = parts_of(await go_on(stand, response.session_id, 1))
+        assert found[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        found = parts_of(await go_on(stand, response.session_id, 2, part(0, current_leader_epoch=4)))
+        assert found[0].error_code == NONE
+
+    running(story)
+
+
+def test_with_room_for_one_batch_all_partitions_get_their_turn() -> None:
+    async def story(stand: Stand) -> None:
+        for index in range(4):
+            stand.append(await stand.add(index=index))
+        request = to_fetch(*(part(index) for index in range(4)), session_epoch=0, max_bytes=1)
+        session_id = (await stand.fetch(request)).session_id
+        served = []
+        for epoch in range(1, 9):
+            response = await go_on(stand, session_id, epoch, max_bytes=1)
+            served += [index for index, each in parts_of(response).items() if each.records]
+        assert served == [0, 1, 2, 3, 0, 1, 2, 3]
+
+    running(story)
+
+
+def test_an_overtaken_long_poll_releases_what_it_read() -> None:
+    async def story(stand: Stand) -> None:
+        from tests.unit.server.handlers.stand import finish, read_answer
+
+        partition = await stand.add()
+        session_id = await begin(stand, count=1)
+        first = await stand.begin(to_fetch(session_id=session_id, session_epoch=1, max_wait_ms=60_000), 12)
+        second = await stand.begin(to_fetch(session_id=session_id, session_epoch=2, max_wait_ms=60_000), 12)
+        stand.append(partition)
+        response: Any = read_answer(await finish(first), 1, 12)
+        assert (response.error_code, response.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
+        assert stand.pins == 0
+        response = read_answer(await finish(second), 1, 12)
+        assert offsets(parts_of(response)[0]) == [0]
+
+    running(story)
+
+
+def test_when_there_is_no_room_readers_are_served_without_a_session() -> None:
+    async def story(stand: Stand) -> None:
+        from penstock.replication.fetch_sessions import FetchSessions
+
+        stand.fetch_sessions = FetchSessions(stand.entropy, sessions_max=2)
+        for index in range(3):
+            await stand.add(index=index)
+        ids = [await begin(stand) for _ in range(3)]
+        assert [session_id > 0 for session_id in ids] == [True, True, False]
+
+    running(story)
