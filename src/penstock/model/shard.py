@@ -11,6 +11,12 @@ Record_co = TypeVar("Record_co", covariant=True)
 Reply_co = TypeVar("Reply_co", covariant=True)
 
 
+class Command(Generic[Reply_co]):
+    """What a shard may be asked, by the type of its reply: small frozen dataclasses."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Record_co, Reply_co]):
     """The records that make it so, all or none of them, and what the asker is told once they are committed."""

@@ -1,0 +1,95 @@
+"""Where the replicas of new partitions go: spread evenly over brokers, and over racks as far as there are any.
+
+Brokers stand in a ring in which racks take turns; a partition takes as many neighbours as it has replicas, the next
+partition begins one further on. After each round the ring is shuffled, so that the load of a lost broker falls on many.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import TypeVar
+
+from penstock.metadata.commands import Refusal
+from penstock.metadata.image import Broker, Partition
+from penstock.model.errors import ErrorCode
+from penstock.model.ports import Entropy
+
+T = TypeVar("T")
+
+
+def place(
+    brokers: Mapping[int, Broker], count: int, replication_factor: int, entropy: Entropy
+) -> list[tuple[int, ...]]:
+    """The replicas of `count` new partitions, the preferred leader first."""
+    usable = [broker for _, broker in sorted(brokers.items()) if not broker.is_fenced]
+    spare = [broker.broker_id for _, broker in sorted(brokers.items()) if broker.is_fenced]
+    if not usable:
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+    if replication_factor > len(brokers):
+        raise Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(brokers)} "
+            "broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+    placed: list[tuple[int, ...]] = []
+    while len(placed) < count:
+        ring = _ring(usable, entropy)
+        double = (*ring, *ring)
+        taken = min(replication_factor, len(ring))
+        rest = tuple(spare[: replication_factor - taken])
+        placed += [(*double[start : start + taken], *rest) for start in range(min(len(ring), count - len(placed)))]
+    return placed
+
+
+def _ring(brokers: Sequence[Broker], entropy: Entropy) -> list[int]:
+    racks: dict[str, list[int]] = {}
+    for broker in brokers:
+        racks.setdefault(broker.rack or "", []).append(broker.broker_id)
+    rows = _shuffled([_shuffled(rack, entropy) for rack in racks.values()], entropy)
+    return [broker_id for turn in zip_longest(*rows) for broker_id in turn if broker_id is not None]
+
+
+def _shuffled(items: list[T], entropy: Entropy) -> list[T]:
+    """Fisher and Yates."""
+    items = items.copy()
+    for index in range(len(items) - 1, 0, -1):
+        other = entropy.below(index + 1)
+        items[index], items[other] = items[other], items[index]
+    return items
+
+
+def check_assignment(replicas: tuple[int, ...], brokers: Mapping[int, Broker], replication_factor: int | None) -> None:
+    """Refuses brokers that were named by hand but cannot be."""
+    if not replicas:
+        raise _bad("The manual partition assignment includes an empty replica list.")
+    ordered = sorted(replicas)
+    for index, broker_id in enumerate(ordered):
+        if broker_id not in brokers:
+            raise _bad(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+        if index and ordered[index - 1] == broker_id:
+            raise _bad(f"The manual partition assignment includes the broker {broker_id} more than once.")
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _bad(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def _bad(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> Partition | None:
+    """A partition on these brokers, or None where none of them could lead it."""
+    isr = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
+    if not isr:
+        return None
+    return Partition(
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=tuple(brokers[broker_id].default_directory for broker_id in replicas),
+    )
