@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.model.errors import ErrorCode
-from penstock.replication.fetch_sessions import EVICTION_MS, FetchSessions, Told, Wanted
+from penstock.replication.fetch_sessions import EVICTION_MS, Fetching, FetchSessions, Told, Wanted
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.wire.hot.fetch import FetchedPartition
 from penstock.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
@@ -29,7 +29,9 @@ def part(index: int, offset: int = 0, epoch: int = -1, bytes_max: int = 100) -> 
     )
 
 
-def found(wanted: Wanted, high_watermark: int = 0, records: bytes = b"", **options: Any) -> tuple[Wanted, FetchedPartition]:
+def found(
+    wanted: Wanted, high_watermark: int = 0, records: bytes = b"", **options: Any
+) -> tuple[Wanted, FetchedPartition]:
     defaults: dict[str, Any] = {"error_code": 0, "log_start_offset": 0}
     return wanted, FetchedPartition(wanted.index, high_watermark=high_watermark, records=records, **defaults | options)
 
@@ -58,7 +60,7 @@ class Sessions(RuleBasedStateMachine):
         self.now_ms = 0
         self.sessions = FetchSessions(SimulatedEntropy(Random(1)), sessions_max=SLOTS)
         self.readers = [Reader() for _ in range(5)]
-        self.state = {index: (0, 0) for index in INDEXES}
+        self.state = dict.fromkeys(INDEXES, (0, 0))
         self.errors: dict[int, ErrorCode] = {}
 
     # the world
@@ -87,7 +89,9 @@ class Sessions(RuleBasedStateMachine):
 
     # readers
 
-    @rule(who=st.integers(0, 4), asked=st.dictionaries(st.sampled_from(INDEXES), st.integers(0, 5)), wants=st.booleans())
+    @rule(
+        who=st.integers(0, 4), asked=st.dictionaries(st.sampled_from(INDEXES), st.integers(0, 5)), wants=st.booleans()
+    )
     def full(self, who: int, asked: dict[int, int], wants: bool) -> None:
         reader = self.readers[who]
         parts = [part(index, epoch, epoch, 10 + epoch) for index, epoch in asked.items()]
@@ -147,7 +151,7 @@ class Sessions(RuleBasedStateMachine):
         assert (told.session_id, told.error_code) == (reader.session_id, ErrorCode.NONE)
         reader.epoch += 1
 
-    def look(self, reader: Reader, fetching: Any) -> Told:
+    def look(self, reader: Reader, fetching: Fetching) -> Told:
         """Fetches, and checks what is looked at and what is told."""
         seen = [(w.index, (w.offset, w.leader_epoch, w.bytes_max)) for w in fetching.wanted]
         assert seen == [(index, reader.asked[index]) for index in reader.order]
@@ -187,9 +191,7 @@ class Sessions(RuleBasedStateMachine):
         epoch = reader.epoch + wrong
         if epoch in (0, -1):
             return
-        fetching = self.sessions.begin(
-            reader.session_id, epoch, topics(part(0, 99)), (), self.now_ms, has_ids=False
-        )
+        fetching = self.sessions.begin(reader.session_id, epoch, topics(part(0, 99)), (), self.now_ms, has_ids=False)
         assert fetching.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert reader.session_id in self.sessions, "and changes nothing"
 
@@ -230,8 +232,8 @@ def open_session(sessions: FetchSessions, size: int, now_ms: int = 0, *, is_foll
     return fetching.answer([found(wanted) for wanted in fetching.wanted], now_ms).session_id
 
 
-def go_on(sessions: FetchSessions, session_id: int, epoch: int, now_ms: int = 0, **options: Any) -> Any:
-    return sessions.begin(session_id, epoch, (), (), now_ms, has_ids=False, **options)
+def go_on(sessions: FetchSessions, session_id: int, epoch: int, now_ms: int = 0) -> Fetching:
+    return sessions.begin(session_id, epoch, (), (), now_ms, has_ids=False)
 
 
 def test_a_large_session_evicts_a_small_one_but_not_before_its_time() -> None:

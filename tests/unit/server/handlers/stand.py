@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,7 @@ from penstock.host.memory import MemoryDisk
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import Durability, LogSettings
-from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.errors import ErrorCode, ProtocolError, TornBatch
 from penstock.model.ports import FileSlice
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import DEFAULT_RULES, Rules
@@ -71,7 +71,7 @@ class Stand:
     directory: DataDirectory
     upkeep: Upkeep
 
-    def __init__(self, disk: LossyDisk | MemoryDisk) -> None:
+    def __init__(self, disk: LossyDisk) -> None:
         self.clock = SimulatedClock(asyncio.get_running_loop().time)
         self.entropy = SimulatedEntropy(Random(1))
         self.disk = disk
@@ -192,7 +192,9 @@ def topic_id(topic: str) -> bytes:
     return topic.encode().ljust(16, b"\xee")
 
 
-def a_batch(count: int = 1, *, value: bytes = b"v" * 20, timestamp_ms: int = 1_800_000_000_000, **options: Any) -> bytearray:
+def a_batch(
+    count: int = 1, *, value: bytes = b"v" * 20, timestamp_ms: int = 1_800_000_000_000, **options: Any
+) -> bytearray:
     builder = BatchBuilder(**options)
     for _ in range(count):
         builder.append(b"k", value, timestamp_ms=timestamp_ms)
@@ -227,13 +229,24 @@ def only(response: ProduceResponse) -> PartitionProduceResponse:
     return part
 
 
+async def produced(answer: Answer, version: int = 12) -> PartitionProduceResponse:
+    """The single partition of an answer that may still have to come."""
+    return only(cast("ProduceResponse", read_answer(await finish(answer), 0, version)))
+
+
+async def fetched(answer: Answer, version: int = 12) -> FetchResponse:
+    """An answer that may still have to come."""
+    return cast("FetchResponse", read_answer(await finish(answer), 1, version))
+
+
 def part(index: int = 0, offset: int = 0, **options: Any) -> FetchPartition:
     return FetchPartition(partition=index, fetch_offset=offset, **{"partition_max_bytes": NO_LIMIT} | options)
 
 
 def to_fetch(*parts: FetchPartition, topic: str = "t", **options: Any) -> FetchRequest:
     topics = [FetchTopic(topic=topic, topic_id=topic_id(topic), partitions=parts)] if parts else []
-    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": NO_LIMIT, "topics": topics} | options)
+    defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": NO_LIMIT, "topics": topics}
+    return FetchRequest(**defaults | options)
 
 
 def parts_of(response: FetchResponse) -> dict[int, PartitionData]:
@@ -241,23 +254,12 @@ def parts_of(response: FetchResponse) -> dict[int, PartitionData]:
 
 
 def offsets(found: PartitionData) -> list[int]:
-    """Base offsets of the whole batches that were given."""
-    records = bytes(found.records or b"")
+    """Base offsets of the whole batches that were given; the last may be cut off."""
     given: list[int] = []
-    try:
-        given += [batch.base_offset for batch in batches(records)]
-    except ProtocolError:
-        for at in _whole(records):
-            given.append(at)
+    with suppress(TornBatch):
+        for batch in batches(bytes(found.records or b"")):
+            given.append(batch.base_offset)  # noqa: PERF401 - what came before the tear counts
     return given
-
-
-def _whole(records: bytes) -> Iterator[int]:
-    try:
-        for batch in batches(records):
-            yield batch.base_offset
-    except ProtocolError:
-        return
 
 
 async def finish(answer: Answer) -> Buffers:

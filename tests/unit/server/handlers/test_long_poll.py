@@ -1,38 +1,38 @@
 """A fetch that waits: how long, what wakes it, and that it leaves nothing behind."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.unit.server.handlers.stand import (
-    FSYNC,
-    NONE,
-    Stand,
-    a_batch,
-    finish,
-    now_s,
-    offsets,
-    part,
-    parts_of,
-    read_answer,
-    running,
-    to_fetch,
-)
-from tests.unit.server.handlers.test_fetch import SMALL_SEGMENTS, transactional
 
 from penstock.model.errors import ErrorCode
 from penstock.records.control import ControlType
 from penstock.server import long_poll
 from penstock.server.reading import Reading
 from penstock.wire.messages.fetch import FetchRequest, FetchResponse
+from tests.unit.server.handlers.stand import (
+    FSYNC,
+    NONE,
+    Stand,
+    a_batch,
+    fetched,
+    finish,
+    now_s,
+    offsets,
+    part,
+    parts_of,
+    running,
+    to_fetch,
+)
+from tests.unit.server.handlers.test_fetch import SMALL_SEGMENTS, transactional
 
 BATCH_BYTES = len(a_batch())
 
 
 def later(stand: Stand, request: FetchRequest, version: int = 12) -> "asyncio.Task[FetchResponse]":
     async def fetch() -> FetchResponse:
-        response: Any = read_answer(await finish(await stand.begin(request, version)), 1, version)
-        return response
+        return await fetched(await stand.begin(request, version), version)
 
     return asyncio.get_running_loop().create_task(fetch())
 
@@ -209,7 +209,8 @@ def test_a_client_that_goes_leaves_no_trace() -> None:
         assert stand.watchers == 0
         assert stand.pins == 0
         unawaited = await stand.begin(to_fetch(part(0, 1), max_wait_ms=60_000), 12)
-        unawaited.close()  # type: ignore[union-attr]
+        assert isinstance(unawaited, Coroutine)
+        unawaited.close()
         assert stand.watchers == 0
 
     running(story)
@@ -221,7 +222,7 @@ def test_what_comes_before_the_wait_begins_is_not_missed() -> None:
         answer = await stand.begin(to_fetch(part(), max_wait_ms=60_000), 12)
         stand.append(partition)
         began_s = now_s()
-        response: Any = read_answer(await finish(answer), 1, 12)
+        response = await fetched(answer)
         assert offsets(parts_of(response)[0]) == [0]
         assert now_s() == began_s
 

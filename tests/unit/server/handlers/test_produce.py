@@ -1,23 +1,10 @@
 """Produce: what is appended, when it is answered, and what is said when it is not."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import pytest
-from tests.unit.server.handlers.stand import (
-    FSYNC,
-    NONE,
-    Stand,
-    a_batch,
-    finish,
-    now_s,
-    only,
-    read_answer,
-    running,
-    to_produce,
-    topic_id,
-)
 
 from penstock.model.errors import ErrorCode, MalformedMessage
 from penstock.records.check import Rules, Validation
@@ -26,6 +13,18 @@ from penstock.server.handlers.produce import UnansweredProduceFailed
 from penstock.server.handlers.produce_answer import Outcome, _response, write_one
 from penstock.server.partitions import Leader
 from penstock.wire.headers import response_frame
+from tests.unit.server.handlers.stand import (
+    FSYNC,
+    NONE,
+    Stand,
+    a_batch,
+    now_s,
+    only,
+    produced,
+    running,
+    to_produce,
+    topic_id,
+)
 
 VERSIONS = range(3, 14)
 
@@ -65,11 +64,13 @@ def test_every_version_tells_errors(version: int) -> None:
     async def story(stand: Stand) -> None:
         await stand.add("t")
         await stand.add("small", rules=Rules(batch_bytes_max=100))
-        stand.partitions.leader_elsewhere = (
-            lambda topic, index: Leader(2, 8, "b", 9092, "r") if (index == 5) else None
-        )
+        stand.partitions.leader_elsewhere = lambda topic, index: Leader(2, 8, "b", 9092, "r") if (index == 5) else None
         request = to_produce(
-            ("t", 0, a_batch()), ("t", 1, a_batch()), ("nobody", 0, a_batch()), ("small", 0, a_batch(5)), ("t", 5, a_batch())
+            ("t", 0, a_batch()),
+            ("t", 1, a_batch()),
+            ("nobody", 0, a_batch()),
+            ("small", 0, a_batch(5)),
+            ("t", 5, a_batch()),
         )
         response = await stand.produce(request, version)
         parts = [part for topic in response.responses for part in topic.partition_responses]
@@ -82,7 +83,9 @@ def test_every_version_tells_errors(version: int) -> None:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ]
         assert [part.base_offset for part in parts] == [0, -1, -1, -1, -1]
-        assert parts[3].error_message == (None if version < 8 else f"batch of {len(a_batch(5))} bytes, at most 100 are allowed")
+        assert parts[3].error_message == (
+            None if version < 8 else f"batch of {len(a_batch(5))} bytes, at most 100 are allowed"
+        )
         if version >= 10:
             assert (parts[4].current_leader.leader_id, parts[4].current_leader.leader_epoch) == (2, 8)
             assert [(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints] == [(2, "b", 9092, "r")]
@@ -108,7 +111,7 @@ def broken(data: bytearray, position: int) -> bytearray:
     return data
 
 
-TRANSACTIONAL = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+TRANSACTIONAL: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
 REFUSED: dict[str, tuple[bytearray | None, Rules, ErrorCode]] = {
     "null": (None, Rules(), ErrorCode.INVALID_RECORD),
     "empty": (bytearray(), Rules(), ErrorCode.INVALID_RECORD),
@@ -170,7 +173,7 @@ def test_an_answer_waits_for_the_disk(acks: int) -> None:
         assert now_s() == began_s
         assert partition.log.written_end == 1
         assert partition.log.high_watermark == 0
-        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        found = await produced(answer)
         assert found.error_code == NONE
         assert partition.log.high_watermark == 1
         assert now_s() > began_s
@@ -199,7 +202,7 @@ def test_the_time_runs_from_the_arrival_of_the_request() -> None:
         answer = await stand.begin(to_produce(("t", 0, a_batch()), timeout_ms=200), 12)
         await asyncio.sleep(0.5)
         began_s = now_s()
-        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        found = await produced(answer)
         assert found.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert now_s() == began_s
 
@@ -211,7 +214,7 @@ def test_an_answer_that_nobody_waited_for_is_ready_when_somebody_does() -> None:
         await stand.add(settings=FSYNC)
         answer = await stand.begin(to_produce(("t", 0, a_batch()), timeout_ms=100), 12)
         await asyncio.sleep(5)
-        assert only(read_answer(await finish(answer), 0, 12)).error_code == NONE  # type: ignore[arg-type]
+        assert (await produced(answer)).error_code == NONE
 
     running(story, sync_s=0.01)
 
@@ -222,7 +225,7 @@ def test_a_failed_sync_is_told_to_whoever_waits_and_to_all_who_come_later(acks: 
         partition = await stand.add(settings=FSYNC)
         await asyncio.sleep(5)
         path = partition.log.path_of(partition.log.active, "log")
-        stand.disk.fail_next("sync", path)  # type: ignore[union-attr]
+        stand.disk.fail_next("sync", path)
         found = only(await stand.produce(to_produce(("t", 0, a_batch()), acks=acks)))
         assert (found.error_code, found.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert "offline" in (found.error_message or "")
@@ -238,7 +241,7 @@ def test_a_log_that_went_offline_before_anybody_waited_is_told_at_once() -> None
         answer = await stand.begin(to_produce(("t", 0, a_batch())), 12)
         partition.log.take_offline("for a test")
         began_s = now_s()
-        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        found = await produced(answer)
         assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert now_s() == began_s
 
@@ -250,12 +253,12 @@ def test_a_full_disk_and_a_failing_one_are_storage_errors() -> None:
         import errno
 
         partition = await stand.add()
-        stand.disk.fail_next("write", code=errno.ENOSPC)  # type: ignore[union-attr]
+        stand.disk.fail_next("write", code=errno.ENOSPC)
         found = only(await stand.produce(to_produce(("t", 0, a_batch()))))
         assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert "full" in (found.error_message or "")
         assert only(await stand.produce(to_produce(("t", 0, a_batch())))).base_offset == 0
-        stand.disk.fail_next("write")  # type: ignore[union-attr]
+        stand.disk.fail_next("write")
         assert only(await stand.produce(to_produce(("t", 0, a_batch())))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert partition.log.offline_reason is not None
 
@@ -267,13 +270,12 @@ def test_whoever_waits_learns_that_the_leader_has_changed(acks: int) -> None:
     async def story(stand: Stand) -> None:
         partition = await stand.add(settings=FSYNC)
         answer = await stand.begin(to_produce(("t", 0, a_batch()), acks=acks), 12)
-        task = asyncio.get_running_loop().create_task(finish(answer))  # type: ignore[arg-type]
+        task = asyncio.get_running_loop().create_task(produced(answer))
         await asyncio.sleep(0.001)
         late = await stand.begin(to_produce(("t", 0, a_batch()), acks=acks), 12)
         partition.retire()
         stand.partitions.remove(partition)
-        for buffers in (await task, await finish(late)):
-            found = only(read_answer(buffers, 0, 12))  # type: ignore[arg-type]
+        for found in (await task, await produced(late)):
             assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     running(story, sync_s=0.01)
@@ -290,7 +292,7 @@ def test_too_few_replicas_in_sync_refuse_before_and_warn_after() -> None:
         partition.in_sync_count = 2
         answer = await stand.begin(to_produce(("t", 0, a_batch())), 12)
         partition.in_sync_count = 1
-        found = only(read_answer(await finish(answer), 0, 12))  # type: ignore[arg-type]
+        found = await produced(answer)
         assert (found.error_code, found.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 1)
 
     running(story, sync_s=0.01)
@@ -308,7 +310,7 @@ def test_a_duplicate_waits_like_its_original_and_is_answered_alike() -> None:
         assert isinstance(first, Awaitable)
         assert isinstance(second, Awaitable), "a duplicate must not be acknowledged before its original is durable"
         assert partition.log.written_end == 3
-        answers = [only(read_answer(await finish(answer), 0, 12)) for answer in (first, second)]  # type: ignore[arg-type]
+        answers = [await produced(answer) for answer in (first, second)]
         assert [(found.error_code, found.base_offset) for found in answers] == [(NONE, 0), (NONE, 0)]
         again = only(await stand.produce(to_produce(("t", 0, from_producer(0, 3)))))
         assert (again.error_code, again.base_offset) == (NONE, 0)
@@ -322,8 +324,8 @@ def test_pipelined_requests_are_appended_in_the_order_of_their_first_stages() ->
     async def story(stand: Stand) -> None:
         await stand.add(settings=FSYNC)
         answers: list[Any] = [await stand.begin(to_produce(("t", 0, from_producer(n))), 12) for n in range(5)]
-        tasks = [asyncio.get_running_loop().create_task(finish(answer)) for answer in reversed(answers)]
-        found = [only(read_answer(await task, 0, 12)) for task in reversed(tasks)]  # type: ignore[arg-type]
+        tasks = [asyncio.get_running_loop().create_task(produced(answer)) for answer in reversed(answers)]
+        found = [await task for task in reversed(tasks)]
         assert [(each.error_code, each.base_offset) for each in found] == [(NONE, n) for n in range(5)]
 
     running(story, sync_s=0.01)
@@ -333,7 +335,7 @@ def test_of_many_partitions_each_has_its_own_end() -> None:
     async def story(stand: Stand) -> None:
         partitions = [await stand.add(index=index, settings=FSYNC) for index in range(4)]
         await asyncio.sleep(5)
-        stand.disk.fail_next("sync", partitions[2].log.path_of(partitions[2].log.active, "log"))  # type: ignore[union-attr]
+        stand.disk.fail_next("sync", partitions[2].log.path_of(partitions[2].log.active, "log"))
         request = to_produce(*(("t", index, a_batch()) for index in range(5)), timeout_ms=5_000)
         response = await stand.produce(request)
         codes = [part.error_code for topic in response.responses for part in topic.partition_responses]
@@ -347,7 +349,7 @@ def test_a_client_that_goes_leaves_no_trace() -> None:
     async def story(stand: Stand) -> None:
         partitions = [await stand.add(index=index, settings=FSYNC) for index in range(2)]
         answer = await stand.begin(to_produce(("t", 0, a_batch()), ("t", 1, a_batch())), 12)
-        task = asyncio.get_running_loop().create_task(finish(answer))  # type: ignore[arg-type]
+        task = asyncio.get_running_loop().create_task(produced(answer))
         await asyncio.sleep(0.001)
         assert len(partitions[0].committed) == 1
         task.cancel()
@@ -355,7 +357,8 @@ def test_a_client_that_goes_leaves_no_trace() -> None:
         assert task.cancelled()
         assert [len(partition.committed) for partition in partitions] == [0, 0]
         unawaited = await stand.begin(to_produce(("t", 0, a_batch())), 12)
-        unawaited.close()  # type: ignore[union-attr]
+        assert isinstance(unawaited, Coroutine)
+        unawaited.close()
 
     running(story, sync_s=0.01)
 

@@ -4,10 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.wire.messages.fetch import FetchResponse, ForgottenTopic
 from tests.unit.server.handlers.stand import (
     NONE,
     Stand,
     a_batch,
+    fetched,
     now_s,
     offsets,
     part,
@@ -16,9 +20,6 @@ from tests.unit.server.handlers.stand import (
     to_fetch,
     topic_id,
 )
-
-from penstock.model.errors import ErrorCode
-from penstock.wire.messages.fetch import FetchResponse, ForgottenTopic
 
 VERSIONS = range(7, 19)
 BATCH_BYTES = len(a_batch())
@@ -33,7 +34,9 @@ async def begin(stand: Stand, version: int = 12, count: int = 3, **options: Any)
     return response.session_id
 
 
-async def go_on(stand: Stand, session_id: int, epoch: int, *parts: Any, version: int = 12, **options: Any) -> FetchResponse:
+async def go_on(
+    stand: Stand, session_id: int, epoch: int, *parts: Any, version: int = 12, **options: Any
+) -> FetchResponse:
     return await stand.fetch(to_fetch(*parts, session_id=session_id, session_epoch=epoch, **options), version)
 
 
@@ -100,11 +103,8 @@ def test_an_idle_session_waits_and_its_answer_is_empty() -> None:
         assert now_s() - began_s == pytest.approx(0.5)
 
         async def later() -> FetchResponse:
-            from tests.unit.server.handlers.stand import finish, read_answer
-
             request = to_fetch(session_id=session_id, session_epoch=2, max_wait_ms=60_000)
-            response: Any = read_answer(await finish(await stand.begin(request, 12)), 1, 12)
-            return response
+            return await fetched(await stand.begin(request, 12))
 
         task = asyncio.get_running_loop().create_task(later())
         await asyncio.sleep(1)
@@ -162,17 +162,15 @@ def test_with_room_for_one_batch_all_partitions_get_their_turn() -> None:
 
 def test_an_overtaken_long_poll_releases_what_it_read() -> None:
     async def story(stand: Stand) -> None:
-        from tests.unit.server.handlers.stand import finish, read_answer
-
         partition = await stand.add()
         session_id = await begin(stand, count=1)
         first = await stand.begin(to_fetch(session_id=session_id, session_epoch=1, max_wait_ms=60_000), 12)
         second = await stand.begin(to_fetch(session_id=session_id, session_epoch=2, max_wait_ms=60_000), 12)
         stand.append(partition)
-        response: Any = read_answer(await finish(first), 1, 12)
+        response = await fetched(first)
         assert (response.error_code, response.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
         assert stand.pins == 0
-        response = read_answer(await finish(second), 1, 12)
+        response = await fetched(second)
         assert offsets(parts_of(response)[0]) == [0]
 
     running(story)

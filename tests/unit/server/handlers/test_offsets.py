@@ -1,0 +1,247 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and may be cut."""
+
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.server.handlers.delete_records import delete_records
+from penstock.server.handlers.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    FIRST_VERSION,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    list_offsets,
+)
+from penstock.server.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from penstock.server.partitions import Leader
+from penstock.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from penstock.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from penstock.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.unit.server.handlers.stand import FSYNC, NONE, Stand, part, parts_of, running, to_fetch
+from tests.unit.server.handlers.test_fetch import SMALL_SEGMENTS, transactional
+
+START_MS = 1_800_000_000_000
+
+
+async def ask(stand: Stand, timestamp: int, version: int = 11, index: int = 0, topic: str = "t", **options: Any) -> Any:
+    epoch = options.pop("current_leader_epoch", -1)
+    asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])], **options)
+    response = await stand.ask(list_offsets, request, version)
+    (answered,) = response.topics
+    assert answered.name == topic
+    (found,) = answered.partitions
+    return found
+
+
+async def look(stand: Stand, timestamp: int, version: int = 11, **options: Any) -> tuple[int, int, int]:
+    found = await ask(stand, timestamp, version, **options)
+    assert found.error_code == NONE
+    return found.timestamp, found.offset, found.leader_epoch
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_every_version_finds_first_last_and_by_time(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=SMALL_SEGMENTS)
+        for n in range(12):
+            stand.append(partition, timestamp_ms=START_MS + 10 * (n if n != 7 else 50))
+        await stand.upkeep.turn()
+        await stand.upkeep.delete_before(partition.log, 2)
+        epoch = 3 if version >= 4 else -1
+        assert await look(stand, EARLIEST, version) == (-1, 2, epoch)
+        assert await look(stand, LATEST, version) == (-1, 12, epoch)
+        assert await look(stand, START_MS + 55, version) == (START_MS + 60, 6, epoch)
+        assert await look(stand, 0, version) == (START_MS + 20, 2, epoch)
+        assert await look(stand, START_MS + 501, version) == (-1, -1, -1)
+        expected = {
+            MAX_TIMESTAMP: (START_MS + 500, 7, 3),
+            EARLIEST_LOCAL: (-1, 2, 3),
+            LATEST_TIERED: (-1, -1, -1),
+            EARLIEST_PENDING_UPLOAD: (-1, -1, -1),
+        }
+        for timestamp, answer in expected.items():
+            found = await ask(stand, timestamp, version)
+            if version < FIRST_VERSION[timestamp]:
+                assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
+            else:
+                assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (NONE, *answer)
+        assert (await ask(stand, -7, version)).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+    running(story)
+
+
+def test_an_empty_log_has_a_first_and_a_last_offset_but_no_time() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add()
+        assert await look(stand, EARLIEST) == (-1, 0, 3)
+        assert await look(stand, LATEST) == (-1, 0, 3)
+        assert await look(stand, 0) == (-1, -1, -1)
+        assert await look(stand, MAX_TIMESTAMP) == (-1, -1, -1)
+
+    running(story)
+
+
+@pytest.mark.parametrize("version", range(2, 12))
+def test_the_isolation_level_bounds_the_last_offset_and_what_is_found_by_time(version: int) -> None:
+    """R29, KAFKA-5522."""
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.append(partition, timestamp_ms=START_MS)
+        stand.append(partition, timestamp_ms=START_MS + 5, **transactional(5))
+        assert (await look(stand, LATEST, version))[1] == 2
+        assert (await look(stand, LATEST, version, isolation_level=1))[1] == 1
+        assert (await look(stand, START_MS + 1, version))[1] == 1
+        assert (await look(stand, START_MS + 1, version, isolation_level=1))[1] == -1
+        if version >= 7:
+            assert (await look(stand, MAX_TIMESTAMP, version, isolation_level=1))[:2] == (START_MS, 0)
+
+    running(story)
+
+
+def test_what_is_not_durable_yet_is_not_told() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        stand.append(partition, timestamp_ms=START_MS)
+        assert (await look(stand, LATEST))[1] == 0
+        assert (await look(stand, START_MS))[1] == -1
+
+    running(story, sync_s=1.0)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_offsets_are_not_told_while_they_could_go_back(version: int) -> None:
+    """R29, KIP-207: an earlier leader may have shown a higher high watermark."""
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        stand.append(partition, timestamp_ms=START_MS)
+        await stand.directory.begin_epoch(partition.log, 4)
+        assert partition.log.high_watermark < partition.log.written_end
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+        assert (await ask(stand, LATEST, version)).error_code == code
+        assert (await ask(stand, START_MS, version)).error_code == code
+        assert (await look(stand, EARLIEST, version))[1] == 0
+
+    running(story, sync_s=60.0)
+
+
+def test_list_offsets_tells_errors() -> None:
+    async def story(stand: Stand) -> None:
+        for index in range(2):
+            partition = await stand.add(index=index)
+        partition.log.take_offline("for a test")
+        stand.partitions.leader_elsewhere = lambda topic, index: Leader(2, 8, "b", 9092) if index == 5 else None
+        assert (await ask(stand, LATEST, index=1)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await ask(stand, LATEST, index=5)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await ask(stand, LATEST, index=6)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await ask(stand, LATEST, topic="nobody")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await ask(stand, LATEST, current_leader_epoch=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (await ask(stand, LATEST, current_leader_epoch=4)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await ask(stand, LATEST, current_leader_epoch=3)).error_code == NONE
+        stand.append(next(iter(stand.partitions)))
+        stand.disk.fail_next("read")
+        assert (await ask(stand, 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        twice = [ListOffsetsPartition(partition_index=0, timestamp=LATEST)] * 2
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=twice)])
+        response = await stand.ask(list_offsets, request, 11)
+        assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+
+    running(story)
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_every_version_tells_where_an_epoch_ended(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(epoch=3)
+        stand.append(partition, 4)
+        await stand.directory.begin_epoch(partition.log, 6)
+        partition.leader_epoch = 6
+        stand.append(partition, 2)
+        partition.log.advance_high_watermark(6)
+
+        async def ask_epoch(epoch: int, index: int = 0, current: int = -1) -> tuple[int, int, int]:
+            asked = OffsetForLeaderPartition(partition=index, leader_epoch=epoch, current_leader_epoch=current)
+            topic = OffsetForLeaderTopic(topic="t", partitions=[asked])
+            request = OffsetForLeaderEpochRequest(topics=[topic], replica_id=-1 if version >= 3 else -2)
+            response = await stand.ask(offset_for_leader_epoch, request, version)
+            ((found,),) = [answered.partitions for answered in response.topics]
+            assert found.partition == index
+            return found.error_code, found.leader_epoch, found.end_offset
+
+        assert await ask_epoch(6) == (NONE, 6, 6)
+        assert await ask_epoch(3) == (NONE, 3, 4)
+        assert await ask_epoch(5) == (NONE, 3, 4)
+        assert await ask_epoch(7) == (NONE, -1, -1)
+        assert await ask_epoch(6, current=5) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+        assert await ask_epoch(6, current=7) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+        assert await ask_epoch(6, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+        partition.log.take_offline("for a test")
+        assert await ask_epoch(6) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
+
+    running(story)
+
+
+async def delete(
+    stand: Stand, offset: int, version: int = 2, index: int = 0, topic: str = "t"
+) -> tuple[ErrorCode, int]:
+    asked = DeleteRecordsPartition(partition_index=index, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=1000)
+    response = await stand.ask(delete_records, request, version)
+    ((found,),) = [answered.partitions for answered in response.topics]
+    assert found.partition_index == index
+    return found.error_code, found.low_watermark
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version_deletes_records(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=SMALL_SEGMENTS)
+        for _ in range(10):
+            stand.append(partition)
+        assert await delete(stand, 4, version) == (NONE, 4)
+        assert await delete(stand, 3, version) == (NONE, 4), "what is gone stays gone, and that is no error"
+        assert len(partition.log.segments) == 3
+        assert parts_of(await stand.fetch(to_fetch(part(0, 3))))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await delete(stand, 11, version) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(stand, -2, version) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(stand, -1, version) == (NONE, 10)
+        assert stand.append(partition) == 10
+
+    running(story)
+
+
+def test_delete_records_tells_errors() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.append(partition)
+        await stand.add("__consumer_offsets")
+        assert await delete(stand, 0, index=1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert await delete(stand, 0, topic="__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+        partition.can_delete = False
+        assert await delete(stand, 1) == (ErrorCode.POLICY_VIOLATION, -1)
+        partition.can_delete = True
+        stand.disk.fail_next("sync_dir")
+        assert await delete(stand, 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert await delete(stand, 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+    running(story)
+
+
+def test_no_more_is_deleted_than_is_durable() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        stand.append(partition)
+        assert await delete(stand, 1) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert await delete(stand, -1) == (NONE, 0)
+
+    running(story, sync_s=5.0)

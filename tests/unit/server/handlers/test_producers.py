@@ -1,0 +1,146 @@
+"""InitProducerId, DescribeProducers, DescribeLogDirs, FindCoordinator."""
+
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import ErrorCode, StorageError
+from penstock.records.control import ControlType
+from penstock.server.handlers.describe_log_dirs import describe_log_dirs
+from penstock.server.handlers.describe_producers import describe_producers
+from penstock.server.handlers.find_coordinator import find_coordinator
+from penstock.server.handlers.init_producer_id import init_producer_id
+from penstock.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from penstock.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from penstock.wire.messages.find_coordinator import FindCoordinatorRequest
+from penstock.wire.messages.init_producer_id import InitProducerIdRequest
+from tests.unit.server.handlers.stand import FSYNC, NONE, Stand, a_batch, only, running, to_produce
+from tests.unit.server.handlers.test_fetch import transactional
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_gives_a_new_producer_id(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        async def ask(**options: Any) -> tuple[ErrorCode, int, int]:
+            request = InitProducerIdRequest(**{"transactional_id": None, "transaction_timeout_ms": 1000} | options)
+            response = await stand.ask(init_producer_id, request, version)
+            return response.error_code, response.producer_id, response.producer_epoch
+
+        assert await ask() == (NONE, 100, 0)
+        assert await ask() == (NONE, 101, 0)
+        assert await ask(transactional_id="x") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+        assert await ask(transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
+        if version >= 3:
+            assert await ask(producer_id=100, producer_epoch=0) == (NONE, 102, 0)
+            assert await ask(producer_id=100) == (ErrorCode.INVALID_REQUEST, -1, -1)
+            assert await ask(producer_epoch=0) == (ErrorCode.INVALID_REQUEST, -1, -1)
+        stand.producer_ids.failure = StorageError("for a test")
+        assert await ask() == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
+
+    running(story)
+
+
+def test_a_producer_with_its_id_can_produce_and_is_described() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        given = await stand.ask(init_producer_id, request, 5)
+        batch = a_batch(3, producer_id=given.producer_id, producer_epoch=given.producer_epoch, base_sequence=0)
+        assert only(await stand.produce(to_produce(("t", 0, batch)))).error_code == NONE
+        stand.append(partition, **transactional(7))
+        stand.append(partition, **transactional(8))
+        stand.end_transaction(partition, ControlType.COMMIT, 8)
+        asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
+        response = await stand.ask(describe_producers, asked, 0)
+        found, missing = response.topics[0].partitions
+        assert [
+            (
+                p.producer_id,
+                p.producer_epoch,
+                p.last_sequence,
+                p.last_timestamp,
+                p.coordinator_epoch,
+                p.current_txn_start_offset,
+            )
+            for p in found.active_producers
+        ] == [
+            (100, 0, 2, 1_800_000_000_000, -1, -1),
+            (7, 0, 0, 1_800_000_000_000, -1, 3),
+            (8, 0, 0, 1_800_000_000_000, 0, -1),
+        ]
+        assert (missing.error_code, missing.active_producers) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())
+        assert missing.error_message == "there is no partition t-1"
+
+    running(story)
+
+
+def test_a_producer_that_only_ended_a_transaction_is_described() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.end_transaction(partition, ControlType.COMMIT, 8)
+        asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+        (found,) = (await stand.ask(describe_producers, asked, 0)).topics[0].partitions[0].active_producers
+        assert (found.last_sequence, found.last_timestamp) == (-1, -1)
+
+    running(story)
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_every_version_describes_the_data_directory(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        for topic, index in (("a", 0), ("a", 1), ("b", 0)):
+            stand.append(await stand.add(topic, index, FSYNC), index + 1)
+
+        async def ask(**wanted: list[int]) -> Any:
+            topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in wanted.items()]
+            request = DescribeLogDirsRequest(topics=topics if wanted else None)
+            response = await stand.ask(describe_log_dirs, request, version)
+            assert response.error_code == NONE
+            (result,) = response.results
+            assert result.log_dir == stand.data_path
+            return result
+
+        found = await ask()
+        assert (found.error_code, found.total_bytes, found.is_cordoned) == (NONE, -1, False)
+        assert found.usable_bytes == (stand.disk.free_bytes() if version >= 4 else -1)
+        described = {
+            (topic.name, each.partition_index): (each.partition_size, each.offset_lag, each.is_future_key)
+            for topic in found.topics
+            for each in topic.partitions
+        }
+        assert described == {
+            ("a", 0): (len(a_batch()), 0, False),
+            ("a", 1): (len(a_batch(2)), 0, False),
+            ("b", 0): (len(a_batch()), 0, False),
+        }
+        found = await ask(a=[1, 9], nobody=[0])
+        assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in found.topics] == [("a", [1])]
+        stand.directory.offline_reason = "for a test"
+        found = await ask()
+        assert (found.error_code, found.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
+        stand.directory.offline_reason = None
+
+    running(story)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_version_is_told_that_there_is_no_coordinator_yet(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        for key_type in (0, 1, 2, 3) if version >= 1 else (0,):
+            exists = key_type < 2 or (key_type == 2 and version >= 6)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if exists else ErrorCode.INVALID_REQUEST
+            if version < 4:
+                response = await stand.ask(
+                    find_coordinator, FindCoordinatorRequest(key="g", key_type=key_type), version
+                )
+                assert (response.error_code, response.node_id, response.host, response.port) == (code, -1, "", -1)
+                continue
+            request = FindCoordinatorRequest(coordinator_keys=["g", "h"], key_type=key_type)
+            response = await stand.ask(find_coordinator, request, version)
+            assert [(c.key, c.error_code, c.node_id, c.port) for c in response.coordinators] == [
+                ("g", code, -1, -1),
+                ("h", code, -1, -1),
+            ]
+            assert all(c.error_message for c in response.coordinators)
+
+    running(story)

@@ -1,0 +1,178 @@
+"""The loop that seals, retains, forgets and syncs: what is due, a little at a time, in nobody's way."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from penstock.log import upkeep as log_upkeep
+from penstock.log.log import Log
+from penstock.server.upkeep_loop import Upkeep, UpkeepSettings
+from tests.unit.server.handlers.stand import FSYNC, REPLICATED, Stand, a_batch, running
+
+BATCH_BYTES = len(a_batch())
+SMALL = replace(REPLICATED, segment_bytes=BATCH_BYTES * 2)
+
+
+def upkeep_of(stand: Stand, *, syncs: bool = False, on_trouble: Any = None, **settings: int) -> Upkeep:
+    options: dict[str, Any] = {"syncs": syncs} | ({"on_trouble": on_trouble} if on_trouble else {})
+    return Upkeep(stand.directory, stand.partitions, stand.clock, UpkeepSettings(**settings), **options)
+
+
+def test_segments_are_sealed_soon() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=SMALL)
+        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+        await asyncio.sleep(0.1)
+        for _ in range(9):
+            stand.append(partition)
+        assert partition.log.settled_segments == 0
+        await asyncio.sleep(2)
+        assert partition.log.settled_segments == len(partition.log.segments) - 1 == 4
+        task.cancel()
+
+    running(story)
+
+
+def test_retention_and_idle_producers_have_their_own_pace() -> None:
+    async def story(stand: Stand) -> None:
+        settings = replace(SMALL, retention_ms=100_000, producer_expiration_ms=50_000)
+        partition = await stand.add(settings=settings)
+        for n in range(4):
+            stand.append(
+                partition, producer_id=1, producer_epoch=0, base_sequence=n, timestamp_ms=stand.clock.wall_ms()
+            )
+        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+        await asyncio.sleep(290)
+        assert (partition.log.start_offset, len(partition.log.producers)) == (0, 1)
+        await asyncio.sleep(20)
+        assert (partition.log.start_offset, len(partition.log.producers)) == (4, 0)
+        task.cancel()
+
+    running(story)
+
+
+def test_a_turn_does_only_so_much() -> None:
+    async def story(stand: Stand) -> None:
+        for index in range(20):
+            partition = await stand.add(index=index, settings=SMALL)
+            for _ in range(3):
+                stand.append(partition)
+        upkeep = upkeep_of(stand, logs_per_turn_max=6, looks_per_turn_max=100)
+        assert [await upkeep.turn() for _ in range(5)] == [6, 6, 6, 2, 0]
+        upkeep = upkeep_of(stand, logs_per_turn_max=6, looks_per_turn_max=15)
+        stand.append(partition)
+        stand.append(partition)
+        assert [await upkeep.turn() for _ in range(3)] == [0, 1, 0]
+
+    running(story)
+
+
+def test_a_log_in_trouble_is_reported_and_the_others_go_on() -> None:
+    troubles: list[tuple[str, str]] = []
+
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index, settings=SMALL) for index in range(3)]
+        for partition in partitions:
+            for _ in range(3):
+                stand.append(partition)
+        upkeep = upkeep_of(stand, on_trouble=lambda log, error: troubles.append((log.path, str(error))))
+        log = partitions[1].log
+        stand.disk.fail_next("sync", log.path_of(log.segments[0], "index"))
+        waiting = partitions[1].committed.wait_for(99)
+        await upkeep.turn()
+        assert [partition.log.settled_segments for partition in partitions] == [1, 0, 1]
+        assert log.offline_reason is not None
+        assert waiting.exception() is not None, "whoever waits on it has been told"
+        assert await upkeep.turn() == 0
+
+    running(story)
+    assert [path for path, _ in troubles] == ["logs/t-1"]
+
+
+def test_what_nobody_waits_for_is_synced_now_and_then() -> None:
+    async def story(stand: Stand) -> None:
+        stand.rounds.stop()
+        await stand.committing
+        partition = await stand.add()
+        task = asyncio.get_running_loop().create_task(upkeep_of(stand, syncs=True).run())
+        stand.append(partition)
+        await asyncio.sleep(9)
+        assert partition.log.synced_end == 0
+        await asyncio.sleep(3)
+        assert partition.log.synced_end == 1
+        stand.disk.fail_next("sync", partition.log.path_of(partition.log.active, "log"))
+        stand.append(partition)
+        waiting = partition.committed.wait_for(99)
+        await asyncio.sleep(12)
+        assert waiting.exception() is not None
+        task.cancel()
+
+    running(story, sync_s=0.001)
+
+
+def test_a_node_with_group_commit_is_not_synced_twice() -> None:
+    async def story(stand: Stand) -> None:
+        stand.rounds.stop()
+        await stand.committing
+        partition = await stand.add(settings=FSYNC)
+        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+        stand.append(partition)
+        await asyncio.sleep(60)
+        assert partition.log.synced_end == 0
+        task.cancel()
+
+    running(story)
+
+
+def test_deletion_and_the_loop_take_turns_on_a_log() -> None:
+    at_work: list[str] = []
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=SMALL)
+        for _ in range(9):
+            stand.append(partition)
+        upkeep = upkeep_of(stand)
+        settle, delete_before = log_upkeep.settle, log_upkeep.delete_before
+
+        async def watched(log: Log, disk: Any) -> None:
+            at_work.append("seals")
+            await settle(log, disk)
+            at_work.append("sealed")
+
+        async def watched_delete(log: Log, disk: Any, offset: int) -> None:
+            at_work.append("deletes")
+            await delete_before(log, disk, offset)
+            at_work.append("deleted")
+
+        log_upkeep.settle = watched
+        log_upkeep.delete_before = watched_delete
+        try:
+            turn = asyncio.get_running_loop().create_task(upkeep.turn())
+            await asyncio.sleep(0.01)
+            await upkeep.delete_before(partition.log, 4)
+            await turn
+        finally:
+            log_upkeep.settle, log_upkeep.delete_before = settle, delete_before
+        assert partition.log.start_offset == 4
+
+    running(story, sync_s=0.05)
+    assert at_work[:3] == ["seals", "sealed", "deletes"]
+
+
+def test_holding_the_lock_it_can_be_cancelled_between_logs() -> None:
+    async def story(stand: Stand) -> None:
+        for index in range(5):
+            partition = await stand.add(index=index, settings=SMALL)
+            for _ in range(5):
+                stand.append(partition)
+        upkeep = upkeep_of(stand)
+        task = asyncio.get_running_loop().create_task(upkeep.run())
+        await asyncio.sleep(0.12)
+        async with upkeep.lock:
+            task.cancel()
+        await asyncio.sleep(0)
+        assert task.done()
+        settled = [log.settled_segments for log in stand.directory.logs.values()]
+        assert set(settled) == {0, 2}, "each is sealed in full or not at all"
+
+    running(story, sync_s=0.01)
