@@ -7,7 +7,7 @@ starves behind a byte limit. A request continues a session only with the epoch t
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
@@ -40,6 +40,7 @@ class Wanted:
         "last_fetched_epoch",
         "leader_epoch",
         "offset",
+        "place",
         "told_high_watermark",
         "told_log_start",
         "topic",
@@ -50,6 +51,8 @@ class Wanted:
         self.index = asked.partition
         self.told_high_watermark = -1
         self.told_log_start = -1
+        self.place: Any = None
+        """Where whoever reads found it last: theirs to set and to trust."""
         self.ask(asked)
 
     def ask(self, asked: FetchPartition) -> None:

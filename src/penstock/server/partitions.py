@@ -73,10 +73,11 @@ class Partitions:
         self._by_log[partition.log.identity.number] = partition
 
     def remove(self, partition: Partition) -> None:
-        """A partition is no longer led."""
+        """A partition is no longer led; whoever waits on it is told."""
         _take(self._by_name, partition.topic, partition.index)
         _take(self._by_id, partition.topic_id, partition.index)
         del self._by_log[partition.log.identity.number]
+        partition.retire()
 
 
 def _nobody_leads(_topic: str | bytes, _index: int) -> None:

@@ -52,10 +52,11 @@ class Reading:
         self.release()
         left = self._bytes_max
         at_least_one = True  # the first batch of all is given whole whatever its size (KIP-74)
+        is_incremental = self._fetching.is_incremental
         for wanted in self._fetching.wanted:
-            part = self._look_at(wanted, left, at_least_one=at_least_one)
-            if part is None:
+            if is_incremental and _knows_all(wanted):
                 continue
+            part = self._look_at(wanted, left, at_least_one=at_least_one)
             self.found.append((wanted, part))
             size = len(part.records or NO_RECORDS)
             if size:
@@ -76,19 +77,19 @@ class Reading:
     def measure(self, wanted: Wanted) -> int:
         """The bytes that this partition alone would give now; sets `is_final` where there is more to say."""
         part = self._look_at(wanted, wanted.bytes_max, at_least_one=True)
-        if part is None or not isinstance(part.records, FileSlice):
+        if not isinstance(part.records, FileSlice):
             return 0
         part.records.release()
         return len(part.records)
 
     def partition_of(self, wanted: Wanted) -> Partition | None:
         """The partition, if it is led here."""
-        topic = wanted.topic
-        if isinstance(topic, str):
-            return self._partitions.named(topic, wanted.index)
-        return self._partitions.identified(topic, wanted.index)
+        place: Partition | None = wanted.place
+        if place is None or place.is_retired:
+            place = wanted.place = self._partitions.find(wanted.topic, wanted.index)
+        return place
 
-    def _look_at(self, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition | None:
+    def _look_at(self, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
         partition = self.partition_of(wanted)
         if partition is None:
             return self._missing(wanted)
@@ -98,21 +99,11 @@ class Reading:
             return self._failed(wanted, ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
         if log.offline_reason is not None:
             return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-        high_watermark = log.high_watermark
-        if (
-            wanted.offset == high_watermark == wanted.told_high_watermark
-            and log.start_offset == wanted.told_log_start
-            and wanted.last_fetched_epoch < 0
-            and self._fetching.is_incremental
-        ):
-            return None  # the reader is at the end and knows it: by far the most frequent case
-        return self._read(wanted, log, high_watermark, bytes_left, at_least_one=at_least_one)
+        return self._read(wanted, log, bytes_left, at_least_one=at_least_one)
 
-    def _read(
-        self, wanted: Wanted, log: Log, high_watermark: int, bytes_left: int, *, at_least_one: bool
-    ) -> FetchedPartition:
+    def _read(self, wanted: Wanted, log: Log, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
         offset = wanted.offset
-        stable, start = log.last_stable_offset, log.start_offset
+        high_watermark, stable, start = log.high_watermark, log.last_stable_offset, log.start_offset
         limit = stable if self._is_committed else high_watermark
         aborted: list[tuple[int, int]] | None = [] if self._is_committed else None
         try:
@@ -164,6 +155,21 @@ class Reading:
     def _failed(self, wanted: Wanted, code: ErrorCode) -> FetchedPartition:
         self.is_final = True
         return FetchedPartition(wanted.index, code, -1, records=NO_RECORDS)
+
+
+def _knows_all(wanted: Wanted) -> bool:
+    """Whether the reader is at the end and was told so: by far the most frequent case."""
+    partition: Partition | None = wanted.place
+    if partition is None or partition.is_retired:
+        return False
+    log = partition.log
+    return (
+        log.high_watermark == wanted.offset == wanted.told_high_watermark
+        and log.start_offset == wanted.told_log_start
+        and log.offline_reason is None
+        and wanted.leader_epoch in (-1, partition.leader_epoch)
+        and wanted.last_fetched_epoch < 0
+    )
 
 
 def _divergence(log: Log, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:

@@ -176,7 +176,6 @@ def test_trouble_wakes_it() -> None:
         partitions[0].log.take_offline("for a test")
         partitions[0].advance()
         stand.partitions.remove(partitions[1])
-        partitions[1].retire()
         began_s = now_s()
         assert parts_of(await task)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert parts_of(await other)[1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

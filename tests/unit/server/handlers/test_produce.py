@@ -273,7 +273,6 @@ def test_whoever_waits_learns_that_the_leader_has_changed(acks: int) -> None:
         task = asyncio.get_running_loop().create_task(produced(answer))
         await asyncio.sleep(0.001)
         late = await stand.begin(to_produce(("t", 0, a_batch()), acks=acks), 12)
-        partition.retire()
         stand.partitions.remove(partition)
         for found in (await task, await produced(late)):
             assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

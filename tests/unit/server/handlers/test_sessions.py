@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import ErrorCode
+from penstock.server.partition import Partition
 from penstock.wire.messages.fetch import FetchResponse, ForgottenTopic
 from tests.unit.server.handlers.stand import (
     NONE,
@@ -122,7 +123,7 @@ def test_an_error_that_goes_away_is_told() -> None:
         for epoch in (1, 2):
             found = parts_of(await go_on(stand, session_id, epoch, max_wait_ms=1000))
             assert found[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        stand.partitions.add(partition)
+        stand.partitions.add(Partition("t", topic_id("t"), 0, partition.log, 3))
         found = parts_of(await go_on(stand, session_id, 3))
         assert (found[0].error_code, found[0].high_watermark) == (NONE, 0)
         assert parts_of(await go_on(stand, session_id, 4)) == {}
