@@ -1,0 +1,119 @@
+"""Bad neighbours cost a node little memory, and its good clients little time."""
+
+import gc
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.wire.headers import request_frame
+from penstock.wire.messages.api_versions import ApiVersionsRequest
+from tests.system.nodes import ROOT, NodeProcess, a_node
+
+SLOW, BAD = 2_000, 1_000
+ROUNDS = 5
+PINGS = 400
+PAUSE_S = 0.002
+GROWTH_BYTES_MAX = 64 * 1024 * 1024
+IDLE_BYTES_MAX = 20 * 1024
+NOISE_S = 0.002
+"""What a busy machine adds to a p99 without anybody's fault."""
+PING = bytes(
+    request_frame(ApiVersionsRequest(client_software_name="good", client_software_version="1"), 3, 7, "good-client")
+)
+
+
+@pytest.fixture(autouse=True)
+def descriptors() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < SLOW + BAD:
+        pytest.skip("needs more file descriptors: raise the hard limit of ulimit -n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+class GoodClient:
+    """Asks, waits for the answer, pauses, and notes how long it took."""
+
+    def __init__(self, node: NodeProcess) -> None:
+        self.connection = socket.create_connection(node.address)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self) -> float:
+        began = time.perf_counter()
+        self.connection.sendall(PING)
+        size, correlation_id = struct.unpack(">ii", self._exactly(8))
+        self._exactly(size - 4)
+        assert correlation_id == 7
+        return time.perf_counter() - began
+
+    def p99_s(self) -> float:
+        """Of a round of pings."""
+        gc.collect()
+        taken = []
+        for _ in range(PINGS):
+            taken.append(self.ask())
+            time.sleep(PAUSE_S)
+        return sorted(taken)[PINGS * 99 // 100]
+
+    def _exactly(self, size: int) -> bytes:
+        content = b""
+        while len(content) < size:
+            content += self.connection.recv(size - len(content))
+        return content
+
+
+def test_hostile_peers_cost_little_memory_and_good_clients_little_time(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with a_node(tmp_path) as node:
+        good = GoodClient(node)
+        good.p99_s()
+        calm_s = min(good.p99_s() for _ in range(ROUNDS))
+        before = node.resident_bytes
+        seconds = 1.3 * ROUNDS * PINGS * (PAUSE_S + calm_s)
+        command = [sys.executable, "-m", "tests.system.hostile", *map(str, (*node.address, SLOW, BAD, seconds))]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bad:
+            assert bad.stdin is not None
+            assert bad.stdout is not None
+            try:
+                assert bad.stdout.readline() == "slow ones are here\n"
+                bad.stdin.write("go\n")
+                bad.stdin.flush()
+                besieged_s = min(good.p99_s() for _ in range(ROUNDS))
+                peak = node.resident_bytes - before
+                assert bad.stdout.readline() == "0\n", "a bad one was not closed"
+                peak = max(peak, node.resident_bytes - before)
+            finally:
+                bad.kill()
+        good.connection.close()
+        told = node.log.splitlines()
+    figures = f"p99 {1e3 * calm_s:.2f} -> {1e3 * besieged_s:.2f} ms, memory + {peak / 2**20:.1f} MiB, {len(told)} lines"
+    record_property("figures", figures)
+    print(figures)
+    assert peak <= GROWTH_BYTES_MAX, figures
+    assert besieged_s <= max(2 * calm_s, NOISE_S), figures
+    assert 3 <= len(told) <= 10 + 6 * seconds, figures
+    assert not [line for line in told if "mistake of ours" in line]
+
+
+def test_an_idle_connection_costs_little(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    with a_node(tmp_path) as node:
+        good = GoodClient(node)
+        for _ in range(100):
+            good.ask()
+        before = node.resident_bytes
+        idle = [GoodClient(node) for _ in range(SLOW)]
+        for each in idle:
+            each.ask()
+        each_bytes = (node.resident_bytes - before) / SLOW
+        for client in (good, *idle):
+            client.connection.close()
+    record_property("bytes", each_bytes)
+    print(f"an idle connection costs {each_bytes:,.0f} bytes")
+    assert each_bytes <= IDLE_BYTES_MAX
