@@ -1,0 +1,99 @@
+"""What can go wrong for a client. Every text says what happened and, where somebody can, what to do about it."""
+
+from typing import ClassVar
+
+from penstock.model.errors import ErrorCode
+
+
+class ClientError(Exception):
+    """Anything that a client tells its caller."""
+
+    retries: ClassVar[bool] = False
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same request may go well later, or with another broker."""
+        return self.retries
+
+
+class Unreachable(ClientError):
+    """No connection to a broker: refused, unknown name, no answer."""
+
+    retries = True
+
+
+class ConnectionLost(ClientError):
+    """The connection ended while an answer was awaited; whether the request was carried out is unknown."""
+
+    retries = True
+
+
+class TimedOut(ClientError):
+    """No answer in time; whether the request was carried out is unknown."""
+
+    retries = True
+
+
+class NotABroker(ClientError):
+    """Something answers that does not speak Kafka's protocol, or not in the clear."""
+
+
+class LoginFailed(ClientError):
+    """The broker does not accept the credentials, or is not who it should be."""
+
+
+class Unsupported(ClientError):
+    """The broker serves no version of a request that we know."""
+
+
+class Closed(ClientError):
+    """Used after it was closed."""
+
+
+class DeliveryTimedOut(ClientError):
+    """A record could not be delivered in time. Unless `is_unsent`, it may be in the log all the same."""
+
+    def __init__(self, message: str, *, is_unsent: bool) -> None:
+        super().__init__(message)
+        self.is_unsent = is_unsent
+
+
+class BufferFull(ClientError):
+    """The producer holds as many bytes as it may, and none were delivered in time."""
+
+
+class Refused(ClientError):
+    """The broker answered with an error code."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None, subject: str | None = None) -> None:
+        text = f"{code.name}: {message}" if message else code.name
+        super().__init__(f"{subject}: {text}" if subject else text)
+        self.code = code
+        self.message = message
+        self.subject = subject
+
+    @property
+    def is_retriable(self) -> bool:
+        """As the code says."""
+        return self.code.is_retriable
+
+
+def check(code: ErrorCode, message: str | None = None, subject: str | None = None) -> None:
+    """Raises Refused unless all is well."""
+    if code is not ErrorCode.NONE:
+        raise Refused(code, message or _ADVICE.get(code), subject)
+
+
+_ADVICE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the broker knows no such topic or partition",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader: are enough brokers up?",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this login may not use the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this login may not use the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this login may not do that to the cluster",
+    ErrorCode.MESSAGE_TOO_LARGE: "the topic takes no batch as large: raise max.message.bytes or lower batch_bytes",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know this compression",
+    ErrorCode.INVALID_RECORD: "the broker refuses a record: a compacted topic needs keys",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach to this offset (any more)",
+}
+"""Where a broker sends nothing but a code, and the code alone does not help."""
