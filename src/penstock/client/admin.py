@@ -1,0 +1,294 @@
+"""What an operator does: topics, partitions, settings, records, groups, and a look at the brokers.
+
+Methods for one thing raise Refused. Those for several give for each what was done, or the Refused that prevented it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from penstock.client import brokers, configs, groups, offsets
+from penstock.client.brokers import ClusterDescription, LogDir
+from penstock.client.cluster import Cluster
+from penstock.client.configs import Change, ConfigEntry, ConfigKind
+from penstock.client.errors import Refused, check
+from penstock.client.groups import GroupDescription, GroupListing
+from penstock.client.metadata import Topic, TopicPartition
+from penstock.client.offsets import Isolation, OffsetAt, refusal
+from penstock.model.errors import ErrorCode
+from penstock.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from penstock.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from penstock.wire.types import ZERO_UUID
+
+T = TypeVar("T")
+
+BROKER_DECIDES = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made. -1 lets the broker decide; `assignments` names the replicas of each partition instead."""
+
+    name: str
+    partitions: int = BROKER_DECIDES
+    replication_factor: int = BROKER_DECIDES
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was made; old brokers do not tell its numbers (-1)."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+class Admin:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    # --- topics
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, CreatedTopic | Refused]:
+        """Makes topics."""
+        wanted = [
+            CreatableTopic(
+                name=each.name,
+                num_partitions=BROKER_DECIDES if each.assignments else each.partitions,
+                replication_factor=BROKER_DECIDES if each.assignments else each.replication_factor,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=number, broker_ids=brokers)
+                    for number, brokers in enumerate(each.assignments)
+                ],
+                configs=[CreatableTopicConfig(name=key, value=value) for key, value in each.configs.items()],
+            )
+            for each in topics
+        ]
+        response = await self.cluster.ask_controller(
+            CreateTopicsRequest(topics=wanted, timeout_ms=self.cluster.request_timeout_ms, validate_only=validate_only),
+            CreateTopicsResponse,
+            lambda answer: [each.error_code for each in answer.topics if each.error_code is not ErrorCode.NONE],
+            timeout_ms=timeout_ms,
+        )
+        return {
+            each.name: CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
+            if each.error_code is ErrorCode.NONE
+            else Refused(each.error_code, each.error_message, f"topic {each.name}")
+            for each in response.topics
+        }
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = BROKER_DECIDES,
+        replication_factor: int = BROKER_DECIDES,
+        configs: Mapping[str, str] | None = None,
+        *,
+        assignments: Sequence[Sequence[int]] = (),
+        validate_only: bool = False,
+        waits: bool = True,
+        timeout_ms: int | None = None,
+    ) -> CreatedTopic:
+        """Makes a topic; `waits` until every partition has a leader, so that it can be used at once."""
+        topic = NewTopic(name, partitions, replication_factor, configs or {}, assignments)
+        made = _only(await self.create_topics([topic], validate_only=validate_only, timeout_ms=timeout_ms))
+        if waits and not validate_only:
+            await self._wait_for(name, timeout_ms)
+        return made
+
+    async def _wait_for(self, name: str, timeout_ms: int | None, partitions: int = 1) -> None:
+        retry = self.cluster.retry(timeout_ms)
+        while True:
+            self.cluster.distrust(name)
+            topic = await self.cluster.topic(name, creates_topics=True, timeout_ms=retry.left_ms)
+            ready = [each for each in topic.partitions if each.leader >= 0]
+            if len(ready) == len(topic.partitions) >= partitions:
+                return
+            await retry.after(refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}"))
+
+    async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, Refused | None]:
+        """Removes topics and all that is in them."""
+        wanted = list(names)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in wanted],
+            topic_names=wanted,
+            timeout_ms=self.cluster.request_timeout_ms,
+        )
+
+        def codes(answer: DeleteTopicsResponse) -> list[ErrorCode]:
+            # A topic that is not there will not come by asking again.
+            final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return [each.error_code for each in answer.responses if each.error_code not in final]
+
+        response = await self.cluster.ask_controller(request, DeleteTopicsResponse, codes, timeout_ms=timeout_ms)
+        for name in wanted:
+            self.cluster.forget(name)
+        return {
+            each.name: None
+            if each.error_code is ErrorCode.NONE
+            else Refused(each.error_code, each.error_message, f"topic {each.name}")
+            for each in response.responses
+            if each.name is not None
+        }
+
+    async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
+        """Removes a topic and all that is in it."""
+        (refused,) = (await self.delete_topics([name], timeout_ms=timeout_ms)).values()
+        if refused is not None:
+            raise refused
+
+    async def list_topics(self, *, with_internal: bool = False, timeout_ms: int | None = None) -> list[Topic]:
+        """All topics, by name."""
+        await self.cluster.refresh(None, timeout_ms=timeout_ms)
+        topics = sorted(self.cluster.view.topics.values(), key=lambda topic: topic.name)
+        return [topic for topic in topics if with_internal or not topic.is_internal]
+
+    async def describe_topics(
+        self, names: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, Topic | Refused]:
+        """Topics as they are now."""
+        wanted = list(names)
+        refused = await self.cluster.refresh(wanted, timeout_ms=timeout_ms)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return {
+            name: self.cluster.view.topics.get(name) or refusal(refused.get(name, unknown), f"topic {name}")
+            for name in wanted
+        }
+
+    async def describe_topic(self, name: str, *, timeout_ms: int | None = None) -> Topic:
+        """A topic as it is now."""
+        return _only(await self.describe_topics([name], timeout_ms=timeout_ms))
+
+    async def add_partitions(
+        self,
+        topic: str,
+        total: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Lets a topic grow to that many partitions. Keys will go to other partitions than before."""
+        placed = None if assignments is None else [CreatePartitionsAssignment(broker_ids=each) for each in assignments]
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic, count=total, assignments=placed)],
+            timeout_ms=self.cluster.request_timeout_ms,
+            validate_only=validate_only,
+        )
+        response = await self.cluster.ask_controller(
+            request,
+            CreatePartitionsResponse,
+            lambda answer: [each.error_code for each in answer.results if each.error_code is not ErrorCode.NONE],
+            timeout_ms=timeout_ms,
+        )
+        (result,) = response.results
+        check(result.error_code, result.error_message, f"topic {topic}")
+        if not validate_only:
+            await self._wait_for(topic, timeout_ms, total)
+
+    # --- settings
+
+    async def describe_configs(
+        self, kind: ConfigKind, name: str, *, names: Sequence[str] | None = None, timeout_ms: int | None = None
+    ) -> dict[str, ConfigEntry]:
+        """Settings of a topic, a broker (by its id) or a group."""
+        return await configs.describe_configs(self.cluster, kind, name, names=names, timeout_ms=timeout_ms)
+
+    async def alter_configs(
+        self,
+        kind: ConfigKind,
+        name: str,
+        changes: Mapping[str, str | tuple[Change, str | None] | None],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Changes single settings: a text sets, None goes back to the default, a pair does as its Change says."""
+        steps = {key: value if isinstance(value, tuple) else _change(value) for key, value in changes.items()}
+        await configs.alter_configs(self.cluster, kind, name, steps, validate_only=validate_only, timeout_ms=timeout_ms)
+
+    # --- records
+
+    async def offsets(
+        self,
+        topic: str,
+        moment: int,
+        *,
+        partitions: Iterable[int] | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        timeout_ms: int | None = None,
+    ) -> dict[int, OffsetAt]:
+        """Offsets by partition at a Moment (earliest, latest, largest timestamp) or from a timestamp on."""
+        if partitions is None:
+            partitions = [each.index for each in (await self.cluster.topic(topic, timeout_ms=timeout_ms)).partitions]
+        wanted = {TopicPartition(topic, partition): int(moment) for partition in partitions}
+        found = await offsets.list_offsets(self.cluster, wanted, isolation, timeout_ms=timeout_ms)
+        return {partition.partition: offset for partition, offset in found.items()}
+
+    async def delete_records(
+        self, topic: str, before: Mapping[int, int], *, timeout_ms: int | None = None
+    ) -> dict[int, int]:
+        """Deletes records before an offset, by partition; -1 is the end. Where each partition starts now."""
+        wanted = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
+        found = await offsets.delete_records(self.cluster, wanted, timeout_ms=timeout_ms)
+        return {partition.partition: offset for partition, offset in found.items()}
+
+    # --- brokers
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """The brokers that are there now."""
+        return await brokers.describe_cluster(self.cluster, timeout_ms=timeout_ms)
+
+    async def log_dirs(
+        self, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[int, list[LogDir]]:
+        """The data directories of brokers (of all, if none are named)."""
+        return await brokers.log_dirs(self.cluster, node_ids, timeout_ms=timeout_ms)
+
+    # --- groups
+
+    async def list_groups(self, *, timeout_ms: int | None = None) -> list[GroupListing]:
+        """All groups."""
+        return await groups.list_groups(self.cluster, timeout_ms=timeout_ms)
+
+    async def describe_group(self, group_id: str, *, timeout_ms: int | None = None) -> GroupDescription:
+        """A group and its members."""
+        return await groups.describe_group(self.cluster, group_id, timeout_ms=timeout_ms)
+
+    async def group_offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        """How far a group has read."""
+        return await groups.group_offsets(self.cluster, group_id, timeout_ms=timeout_ms)
+
+    async def delete_group(self, group_id: str, *, timeout_ms: int | None = None) -> None:
+        """Removes an empty group and its offsets."""
+        await groups.delete_group(self.cluster, group_id, timeout_ms=timeout_ms)
+
+
+def _only(results: Mapping[str, T | Refused]) -> T:
+    (result,) = results.values()
+    if isinstance(result, Refused):
+        raise result
+    return result
+
+
+def _change(value: str | None) -> tuple[Change, str | None]:
+    return (Change.DELETE, None) if value is None else (Change.SET, value)

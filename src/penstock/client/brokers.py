@@ -1,0 +1,84 @@
+"""A look at the brokers: which there are, and what lies in their data directories."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.client.cluster import Cluster
+from penstock.client.errors import Unsupported, check
+from penstock.client.metadata import Broker, TopicPartition
+from penstock.model.errors import ErrorCode
+from penstock.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from penstock.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster's brokers; in KRaft the controller is whoever takes requests for it."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A data directory: room (-1 if not told), and bytes of each replica in it."""
+
+    path: str
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    replicas: Mapping[TopicPartition, int]
+
+
+async def describe_cluster(cluster: Cluster, *, timeout_ms: int | None = None) -> ClusterDescription:
+    """The brokers that are there now."""
+    try:
+        response = await cluster.ask_any(
+            DescribeClusterRequest(include_cluster_authorized_operations=False),
+            DescribeClusterResponse,
+            timeout_ms=timeout_ms,
+        )
+    except Unsupported:  # brokers before 2.8
+        await cluster.refresh(timeout_ms=timeout_ms)
+        view = cluster.view
+        return ClusterDescription(view.cluster_id, view.controller_id, tuple(view.brokers.values()))
+    check(response.error_code, response.error_message)
+    brokers = tuple(Broker(each.broker_id, each.host, each.port, each.rack) for each in response.brokers)
+    return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+
+
+async def log_dirs(
+    cluster: Cluster, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+) -> dict[int, list[LogDir]]:
+    """The data directories of brokers (of all, if none are named)."""
+    await cluster.refresh(timeout_ms=timeout_ms)
+    wanted = sorted(cluster.view.brokers) if node_ids is None else list(node_ids)
+    found = await asyncio.gather(*(_log_dirs_of(cluster, node_id, timeout_ms) for node_id in wanted))
+    return dict(zip(wanted, found, strict=True))
+
+
+async def _log_dirs_of(cluster: Cluster, node_id: int, timeout_ms: int | None) -> list[LogDir]:
+    response = await cluster.ask_checked(
+        DescribeLogDirsRequest(topics=None),
+        DescribeLogDirsResponse,
+        lambda answer: () if answer.error_code is ErrorCode.NONE else (answer.error_code,),
+        node_id=lambda: node_id,
+        timeout_ms=timeout_ms,
+    )
+    check(response.error_code, None, f"broker {node_id}")
+    return [
+        LogDir(
+            each.log_dir,
+            each.error_code,
+            each.total_bytes,
+            each.usable_bytes,
+            {
+                TopicPartition(topic.name, part.partition_index): part.partition_size
+                for topic in each.topics
+                for part in topic.partitions
+            },
+        )
+        for each in response.results
+    ]

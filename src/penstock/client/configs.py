@@ -1,0 +1,148 @@
+"""Settings of topics, brokers and groups: what they are, where they come from, and changes one by one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from penstock.client.cluster import Cluster
+from penstock.client.errors import check
+from penstock.model.errors import ErrorCode
+from penstock.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from penstock.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class ConfigKind(IntEnum):
+    """Whose settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Who has set it."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    STATIC = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "ConfigSource":
+        return cls.UNKNOWN
+
+
+class Change(IntEnum):
+    """What is done to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting. The value of a sensitive one is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it."""
+        return self.source is ConfigSource.DEFAULT
+
+
+async def describe_configs(
+    cluster: Cluster,
+    kind: ConfigKind,
+    name: str,
+    *,
+    names: Sequence[str] | None = None,
+    timeout_ms: int | None = None,
+) -> dict[str, ConfigEntry]:
+    """The settings (or only those with these names), by name."""
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=names)]
+    )
+    response = await cluster.ask_checked(
+        request,
+        DescribeConfigsResponse,
+        lambda answer: [each.error_code for each in answer.results if each.error_code is not ErrorCode.NONE],
+        node_id=lambda: _home(kind, name),
+        timeout_ms=await _know_brokers(cluster, kind, timeout_ms),
+    )
+    (result,) = response.results
+    check(result.error_code, result.error_message, f"{kind.name.lower()} {name}")
+    entries = [
+        ConfigEntry(
+            each.name,
+            each.value,
+            ConfigSource(each.config_source),
+            each.read_only,
+            each.is_sensitive,
+            each.documentation or None,
+        )
+        for each in result.configs
+    ]
+    return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.name)}
+
+
+async def alter_configs(
+    cluster: Cluster,
+    kind: ConfigKind,
+    name: str,
+    changes: Mapping[str, tuple[Change, str | None]],
+    *,
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> None:
+    """Changes settings one by one; the others stay as they are."""
+    configs = [
+        AlterableConfig(name=key, config_operation=change, value=value) for key, (change, value) in changes.items()
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)],
+        validate_only=validate_only,
+    )
+    response = await cluster.ask_checked(
+        request,
+        IncrementalAlterConfigsResponse,
+        lambda answer: [each.error_code for each in answer.responses if each.error_code is not ErrorCode.NONE],
+        node_id=lambda: _home(kind, name),
+        timeout_ms=await _know_brokers(cluster, kind, timeout_ms),
+    )
+    (result,) = response.responses
+    check(result.error_code, result.error_message, f"{kind.name.lower()} {name}")
+
+
+def _home(kind: ConfigKind, name: str) -> int | None:
+    """A broker's own settings are known to that broker only; the others to all."""
+    return int(name) if kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER) and name else None
+
+
+async def _know_brokers(cluster: Cluster, kind: ConfigKind, timeout_ms: int | None) -> int | None:
+    if kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER) and not cluster.view.brokers:
+        await cluster.refresh(timeout_ms=timeout_ms)
+    return timeout_ms
