@@ -1,0 +1,245 @@
+"""What is to be sent to one partition: batches in order, those on their way, and what becomes of them. No I/O.
+
+A batch is OPEN (takes records), CLOSED, IN FLIGHT, and then done, failed, or CLOSED again to be repeated. Invariants:
+
+- batches leave in the order in which they were opened, repeated ones first; while one is to be repeated, nothing leaves
+  until all others in flight have come back;
+- a batch keeps its sequence until the broker has proven that it is not in the log: then, and when a batch was given up
+  whose fate is unknown, the epoch is raised and sequences begin at 0 again (KIP-360), so that stragglers are fenced.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from typing import Any
+
+from penstock.client.metadata import TopicPartition
+from penstock.model.errors import ErrorCode
+from penstock.records.builder import BatchBuilder, HeaderEntries
+from penstock.records.compression import Codec
+from penstock.records.header import NO_PRODUCER_ID, seal
+
+EPOCH_MAX = 0x7FFF
+_SEQUENCE_MASK = 0x7FFFFFFF
+_PRODUCER = Struct(">qhi")
+_PRODUCER_POSITION = 43
+
+
+class Verdict(Enum):
+    """What an answer means for a batch."""
+
+    DONE = "it is in the log"
+    REPEAT = "it will be sent again"
+    FAILED = "it will not be sent again"
+
+
+_LOST_STATE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxSettings:
+    """What all partitions of a producer have in common."""
+
+    batch_bytes: int
+    linger_ms: int
+    codec: Codec
+    level: int | None
+    delivery_timeout_ms: int
+    is_idempotent: bool
+    in_flight_max: int
+    """Batches of one partition on their way at once."""
+
+
+class Batch:
+    """Records that travel together."""
+
+    __slots__ = (
+        "_identity",
+        "attempts",
+        "builder",
+        "data",
+        "deliveries",
+        "held_bytes",
+        "number",
+        "opened_ms",
+        "sequence",
+    )
+
+    def __init__(self, builder: BatchBuilder, number: int, opened_ms: int) -> None:
+        self.builder = builder
+        self.number = number
+        self.opened_ms = opened_ms
+        self.deliveries: list[tuple[Any, int]] = []
+        """For each record whoever waits for it, and its timestamp."""
+        self.held_bytes = 0
+        self.attempts = 0
+        self.sequence: int | None = None
+        self.data: bytearray | None = None
+        self._identity: tuple[int, int, int] | None = None
+
+    def stamp(self, producer_id: int, epoch: int, sequence: int) -> None:
+        """Builds the bytes with this identity, or changes them to it."""
+        if self.data is None:
+            self.data = self.builder.build()
+        if producer_id != NO_PRODUCER_ID and self._identity != (producer_id, epoch, sequence):
+            self._identity = (producer_id, epoch, sequence)
+            _PRODUCER.pack_into(self.data, _PRODUCER_POSITION, producer_id, epoch, sequence)
+            seal(self.data)
+
+
+class Outbox:
+    """See the module."""
+
+    def __init__(self, partition: TopicPartition, settings: OutboxSettings) -> None:
+        self.partition = partition
+        self.queue: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.identity: tuple[int, int] | None = None
+        """Producer id and epoch, here: a partition that lost its place raises its own epoch."""
+        self.spent_id: int | None = None
+        """A producer id that must not be used here again."""
+        self.not_before_ms = 0
+        self._settings = settings
+        self._is_mending = False
+        self._has_gap = False
+        self._wants_reset = False
+        self._next_sequence = 0
+        self._numbers = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.queue and not self.in_flight
+
+    # --- records come
+
+    def add(
+        self, key: bytes | None, value: bytes | None, headers: HeaderEntries, timestamp_ms: int, now_ms: int
+    ) -> Batch:
+        """The batch that took the record."""
+        batch = self.queue[-1] if self.queue else None
+        if batch is None or batch.data is not None or not batch.builder.has_room_for(key, value, headers):
+            self._numbers += 1
+            settings = self._settings
+            builder = BatchBuilder(codec=settings.codec, level=settings.level, bytes_max=settings.batch_bytes)
+            batch = Batch(builder, self._numbers, now_ms)
+            self.queue.append(batch)
+        batch.builder.append(key, value, headers, timestamp_ms)
+        return batch
+
+    # --- batches go
+
+    def ready_at_ms(self, *, is_flushing: bool) -> int | None:
+        """When the next batch may leave; None while that depends on an answer."""
+        if not self.queue or len(self.in_flight) >= self._settings.in_flight_max:
+            return None
+        if self.in_flight and (self._is_mending or self._wants_reset):
+            return None
+        head = self.queue[0]
+        if self._has_gap and head.sequence is None and self.in_flight:
+            return None
+        is_closed = head.attempts > 0 or len(self.queue) > 1 or head.builder.is_full or is_flushing
+        return self.not_before_ms if is_closed else max(self.not_before_ms, head.opened_ms + self._settings.linger_ms)
+
+    def take(self) -> Batch:
+        """The next batch, with its sequence, on its way."""
+        batch = self.queue.popleft()
+        batch.attempts += 1
+        if self._settings.is_idempotent:
+            assert self.identity is not None, "no producer id yet"
+            if batch.sequence is None:
+                batch.sequence = self._next_sequence
+                self._next_sequence = (self._next_sequence + batch.builder.count) & _SEQUENCE_MASK
+            batch.stamp(*self.identity, batch.sequence)
+        else:
+            batch.stamp(NO_PRODUCER_ID, -1, -1)
+        self.in_flight.append(batch)
+        return batch
+
+    # --- answers come
+
+    def answered(self, batch: Batch, code: ErrorCode, now_ms: int, pause_ms: Callable[[int], int]) -> Verdict:
+        """Takes in the answer to a batch in flight. Lost connections and time-outs are NETWORK_EXCEPTION."""
+        self.in_flight.remove(batch)
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            verdict = Verdict.DONE
+        elif self._may_repeat(batch, code) and now_ms < self._expires_ms(batch):
+            verdict = Verdict.REPEAT
+            self._is_mending = True
+            self.not_before_ms = now_ms + pause_ms(batch.attempts)
+            self._put_back(batch)
+        else:
+            verdict = Verdict.FAILED
+            self._has_gap = self._settings.is_idempotent
+        self._settle()
+        return verdict
+
+    def _may_repeat(self, batch: Batch, code: ErrorCode) -> bool:
+        if code in _LOST_STATE and self._settings.is_idempotent:
+            # Behind a batch that is missing, this is what must be said; of the first one, it says that the broker has
+            # lost our place, and that the batch is not in its log.
+            self._wants_reset = self._wants_reset or self._is_first(batch)
+            return True
+        if code in _FENCED and self._settings.is_idempotent:
+            self._wants_reset = True
+            self._drop_identity()
+            return batch.attempts == 1  # an earlier attempt may be in the log, under the name that was fenced
+        return code.is_retriable
+
+    def _is_first(self, batch: Batch) -> bool:
+        return all(each.number > batch.number for each in (*self.in_flight, *self.queue))
+
+    def _put_back(self, batch: Batch) -> None:
+        place = next((at for at, each in enumerate(self.queue) if each.number > batch.number), len(self.queue))
+        self.queue.insert(place, batch)
+
+    def expire(self, now_ms: int) -> list[Batch]:
+        """Gives up batches that waited too long; those in flight are left to their answer."""
+        expired = []
+        while self.queue and now_ms >= self._expires_ms(self.queue[0]):
+            batch = self.queue.popleft()
+            self._has_gap = self._has_gap or batch.sequence is not None
+            expired.append(batch)
+        if expired:
+            self._settle()
+        return expired
+
+    def give_up(self) -> list[Batch]:
+        """Empties the queue."""
+        given_up = list(self.queue)
+        self.queue.clear()
+        self._has_gap = self._has_gap or any(batch.sequence is not None for batch in given_up)
+        self._settle()
+        return given_up
+
+    def expires_at_ms(self) -> int | None:
+        """When the first waiting batch will be given up."""
+        return self._expires_ms(self.queue[0]) if self.queue else None
+
+    def _expires_ms(self, batch: Batch) -> int:
+        return batch.opened_ms + self._settings.delivery_timeout_ms
+
+    def _settle(self) -> None:
+        """When nothing is in flight: the next may leave; and sequences begin anew if they must."""
+        if self.in_flight:
+            return
+        self._is_mending = False
+        is_resolved = all(batch.sequence is None for batch in self.queue)
+        if self._wants_reset or (self._has_gap and is_resolved):
+            self._wants_reset = self._has_gap = False
+            self._next_sequence = 0
+            for batch in self.queue:
+                batch.sequence = None
+            if self.identity is not None:
+                producer_id, epoch = self.identity
+                if epoch < EPOCH_MAX:
+                    self.identity = (producer_id, epoch + 1)
+                else:
+                    self._drop_identity()
+
+    def _drop_identity(self) -> None:
+        if self.identity is not None:
+            self.spent_id, self.identity = self.identity[0], None
