@@ -16,6 +16,7 @@ from penstock.metadata.commands import (
     Operation,
     Refusal,
 )
+from penstock.metadata.creation import check_topic_configs
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import BROKER, GROUP, TOPIC
 from penstock.metadata.names import check_name
@@ -25,7 +26,7 @@ from penstock.metadata.settings.checks import check_dynamic_broker, check_group
 from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.setting import InvalidSetting, Kind, Setting
 from penstock.metadata.settings.topic import TOPIC_SETTINGS
-from penstock.metadata.topics import RECORDS_PER_COMMAND_MAX, View, check_topic_configs
+from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
@@ -40,9 +41,7 @@ def alter_configs(
     command: AlterConfigs | IncrementalAlterConfigs, view: View
 ) -> Decision[MetadataRecord, tuple[AlteredConfigs, ...]]:
     """Resources get new settings, all of them or single ones."""
-    seen: dict[tuple[int, str], int] = {}
-    for resource in command.resources:
-        seen[resource.kind, resource.name] = seen.get((resource.kind, resource.name), 0) + 1
+    seen = repeated((resource.kind, resource.name) for resource in command.resources)
     records: list[MetadataRecord] = []
     results = []
     for resource in command.resources:
@@ -51,7 +50,7 @@ def alter_configs(
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             made = _alter(resource, view, command.asked_at)
             if len(records) + len(made) > RECORDS_PER_COMMAND_MAX:
-                raise Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+                raise Refusal(ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
             records += made
             results.append(AlteredConfigs(resource.kind, resource.name))
         except Refusal as refusal:

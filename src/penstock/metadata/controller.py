@@ -20,13 +20,16 @@ from penstock.metadata.commands import (
     RegisteredBroker,
 )
 from penstock.metadata.configs import alter_configs
+from penstock.metadata.creation import create_topics
 from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.deletion import delete_topics
 from penstock.metadata.draft import Draft
+from penstock.metadata.growth import create_partitions
 from penstock.metadata.image import BROKER, Image
 from penstock.metadata.records import ProducerIdsRecord, RegisterBrokerRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import LONG_MAX
-from penstock.metadata.topics import View, create_partitions, create_topics, delete_topics
+from penstock.metadata.view import View
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 from penstock.model.shard import Command, Decision

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from penstock.metadata.commands import Refusal
 from penstock.metadata.image import Broker, Partition
+from penstock.metadata.records import PartitionRecord
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 
@@ -57,7 +58,7 @@ def _shuffled(items: list[T], entropy: Entropy) -> list[T]:
     return items
 
 
-def check_assignment(replicas: tuple[int, ...], brokers: Mapping[int, Broker], replication_factor: int | None) -> None:
+def _check_assignment(replicas: tuple[int, ...], brokers: Mapping[int, Broker], replication_factor: int | None) -> None:
     """Refuses brokers that were named by hand but cannot be."""
     if not replicas:
         raise _bad("The manual partition assignment includes an empty replica list.")
@@ -80,7 +81,7 @@ def _bad(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> Partition | None:
+def _new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> Partition | None:
     """A partition on these brokers, or None where none of them could lead it."""
     isr = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
     if not isr:
@@ -92,4 +93,49 @@ def new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> P
         leader_epoch=0,
         partition_epoch=0,
         directories=tuple(brokers[broker_id].default_directory for broker_id in replicas),
+    )
+
+
+def assign(index: int, replicas: tuple[int, ...], brokers: Mapping[int, Broker], factor: int | None) -> Partition:
+    """A partition on brokers that were named by hand."""
+    _check_assignment(replicas, brokers, factor)
+    partition = _new_partition(replicas, brokers)
+    if partition is None:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown.",
+        )
+    return partition
+
+
+def place_all(count: int, replication_factor: int, brokers: Mapping[int, Broker], entropy: Entropy) -> list[Partition]:
+    """New partitions where the placement puts them."""
+    made = []
+    for replicas in place(brokers, count, replication_factor, entropy):
+        partition = _new_partition(replicas, brokers)
+        if partition is None:
+            raise Refusal(
+                ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
+            )
+        made.append(partition)
+    return made
+
+
+def partition_record(topic_id: bytes, index: int, partition: Partition) -> PartitionRecord:
+    """The record that makes a partition."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        removing_replicas=partition.removing_replicas,
+        adding_replicas=partition.adding_replicas,
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=partition.directories,
+        eligible_leader_replicas=partition.eligible_leader_replicas or None,
+        last_known_elr=partition.last_known_elr or None,
     )

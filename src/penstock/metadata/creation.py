@@ -1,0 +1,162 @@
+"""How the controller decides on CreateTopics: new topics, each by itself.
+
+Answers   codes, sentences and their order are Kafka 4.3's, held against a running one in tests/compatibility.
+Departs   nowhere; an unknown setting's name is told the name that it resembles.
+"""
+
+from penstock.metadata.commands import (
+    CreatedTopic,
+    CreateTopics,
+    NewTopic,
+    Refusal,
+    TopicConfig,
+)
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.image import TOPIC, Image, Partition
+from penstock.metadata.names import METADATA_TOPIC, check_new_name
+from penstock.metadata.placement import assign, partition_record, place_all
+from penstock.metadata.records import ConfigRecord, TopicRecord
+from penstock.metadata.settings.checks import check_topic
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.metadata.settings.setting import InvalidSetting, Source, show
+from penstock.metadata.settings.topic import TOPIC_SETTINGS
+from penstock.metadata.view import PARTITIONS_PER_COMMAND_MAX, RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
+from penstock.model.errors import ErrorCode
+from penstock.model.shard import Decision
+
+_TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+
+
+def create_topics(command: CreateTopics, view: View) -> Decision[MetadataRecord, tuple[CreatedTopic, ...]]:
+    """New topics, each by itself: what is wrong with one does not stop the others."""
+    counts = repeated(topic.name for topic in command.topics)
+    single = [topic for topic in command.topics if counts[topic.name] == 1 and topic.name != METADATA_TOPIC]
+    if sum(_partitions_wanted(topic, view.settings) for topic in single) > PARTITIONS_PER_COMMAND_MAX:
+        return Decision((), _refuse_all(command, _TOO_MANY_PARTITIONS))
+    records: list[MetadataRecord] = []
+    results = []
+    for topic in single:
+        try:
+            made, result = _create(topic, view)
+            records += made
+        except Refusal as refusal:
+            result = CreatedTopic(topic.name, refusal.code, refusal.message)
+        results.append(result)
+    if len(records) > RECORDS_PER_COMMAND_MAX:
+        return Decision((), _refuse_all(command, TOO_MANY_RECORDS))
+    for name, count in counts.items():
+        if count > 1:
+            results.append(CreatedTopic(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif name == METADATA_TOPIC:
+            message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+            results.append(CreatedTopic(METADATA_TOPIC, ErrorCode.INVALID_REQUEST, message))
+    return Decision(() if command.validate_only else tuple(records), tuple(results))
+
+
+def _refuse_all(command: CreateTopics, message: str) -> tuple[CreatedTopic, ...]:
+    return tuple(CreatedTopic(topic.name, ErrorCode.POLICY_VIOLATION, message) for topic in command.topics)
+
+
+def _partitions_wanted(topic: NewTopic, settings: BrokerSettings) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return settings.number("num.partitions") if topic.partitions == -1 else max(0, topic.partitions)
+
+
+def _create(topic: NewTopic, view: View) -> tuple[list[MetadataRecord], CreatedTopic]:
+    check_new_name(topic.name, view.image)
+    configs = _checked_configs(topic, view.settings)
+    partitions = _assigned(topic, view.image) if topic.assignments else _placed(topic, view)
+    topic_id = _new_id(view)
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in configs.items()
+    ]
+    records += [partition_record(topic_id, index, partition) for index, partition in enumerate(partitions)]
+    return records, CreatedTopic(
+        topic.name,
+        topic_id=topic_id,
+        partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=_effective(configs, view.settings),
+    )
+
+
+def _checked_configs(topic: NewTopic, settings: BrokerSettings) -> dict[str, str]:
+    nulls = [name for name, value in topic.configs if value is None]
+    if nulls:
+        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+        raise Refusal(ErrorCode.INVALID_CONFIG, message)
+    configs = {name: value for name, value in topic.configs if value is not None}
+    if configs:
+        check_topic_configs(configs, settings)
+    return configs
+
+
+def check_topic_configs(configs: dict[str, str], settings: BrokerSettings) -> None:
+    """Refuses settings that a topic cannot have."""
+    defaults = {name: value for name, (value, _) in settings.topic_defaults.items()}
+    try:
+        check_topic(configs, defaults, has_remote_storage=settings.is_on("remote.log.storage.system.enable"))
+    except InvalidSetting as complaint:
+        raise Refusal(complaint.code, str(complaint)) from None
+
+
+def _effective(configs: dict[str, str], settings: BrokerSettings) -> tuple[TopicConfig, ...]:
+    rows = []
+    for name, (value, source) in settings.topic_defaults.items():
+        setting = TOPIC_SETTINGS[name]
+        if name in configs:
+            rows.append(TopicConfig(name, configs[name], Source.TOPIC, setting.is_sensitive))
+        elif not setting.is_internal:
+            rows.append(TopicConfig(name, show(value), source, setting.is_sensitive))
+    return tuple(rows)
+
+
+def _assigned(topic: NewTopic, image: Image) -> list[Partition]:
+    """Partitions where the asker wants them."""
+    if topic.replication_factor != -1:
+        message = "A manual partition assignment was specified, but replication factor was not set to -1."
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    if topic.partitions != -1:
+        message = "A manual partition assignment was specified, but numPartitions was not set to -1."
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    made: dict[int, Partition] = {}
+    replication_factor: int | None = None
+    for index, replicas in topic.assignments:
+        if index in made:
+            message = f"Found multiple manual partition assignments for partition {index}"
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        made[index] = assign(index, replicas, image.brokers, replication_factor)
+        replication_factor = len(replicas)
+    if sorted(made) != list(range(len(made))):
+        message = "partitions should be a consecutive 0-based integer sequence"
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return [made[index] for index in sorted(made)]
+
+
+def _placed(topic: NewTopic, view: View) -> list[Partition]:
+    """Partitions where the placement puts them."""
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if topic.partitions < -1 or topic.partitions == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    factor = topic.replication_factor
+    factor = view.settings.number("default.replication.factor") if factor == -1 else factor
+    try:
+        return place_all(_partitions_wanted(topic, view.settings), factor, view.image.brokers, view.entropy)
+    except Refusal as refusal:
+        message = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
+        raise Refusal(refusal.code, message) from None
+
+
+def _new_id(view: View) -> bytes:
+    """Random, not reserved, not taken; its text does not begin with a dash, which command lines take for an option."""
+    while True:
+        topic_id = view.entropy.token(16)
+        is_reserved = topic_id[:8] == bytes(8) and int.from_bytes(topic_id[8:], "big") < 100
+        if not is_reserved and topic_id[0] >> 2 != 62 and topic_id not in view.image.topic_names:
+            return topic_id

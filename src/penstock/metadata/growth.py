@@ -1,0 +1,69 @@
+"""How the controller decides on CreatePartitions: more partitions for topics that exist.
+
+Answers   codes and sentences are Kafka 4.3's.
+Departs   more partitions than one batch of records may hold are POLICY_VIOLATION, where Kafka answers
+          UNKNOWN_SERVER_ERROR for the topic but keeps those of its partitions that still fitted.
+"""
+
+from penstock.metadata.commands import (
+    CreatePartitions,
+    GrownTopic,
+    MorePartitions,
+    Refusal,
+)
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.placement import assign, partition_record, place_all
+from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
+from penstock.model.errors import ErrorCode
+from penstock.model.shard import Decision
+
+
+def create_partitions(command: CreatePartitions, view: View) -> Decision[MetadataRecord, tuple[GrownTopic, ...]]:
+    """More partitions for topics that exist."""
+    counts = repeated(topic.name for topic in command.topics)
+    duplicates = [name for name, count in counts.items() if count > 1]
+    results = [GrownTopic(n, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for n in duplicates]
+    records: list[MetadataRecord] = []
+    for topic in command.topics:
+        if counts[topic.name] > 1:
+            continue
+        try:
+            records += _grow(topic, view, RECORDS_PER_COMMAND_MAX - len(records))
+            results.append(GrownTopic(topic.name))
+        except Refusal as refusal:
+            results.append(GrownTopic(topic.name, refusal.code, refusal.message))
+    return Decision(() if command.validate_only else tuple(records), tuple(results))
+
+
+def _grow(topic: MorePartitions, view: View, room: int) -> list[MetadataRecord]:
+    found = view.image.topics.get(topic.name)
+    if found is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    present = len(found.partitions)
+    if topic.count == present:
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if topic.count < present:
+        message = (
+            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an increase."
+        )
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    additional = topic.count - present
+    if topic.assignments is not None and len(topic.assignments) != additional:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but only {len(topic.assignments)} assignment(s) "
+            "were specified.",
+        )
+    if additional > room:
+        raise Refusal(ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
+    factor = len(next(iter(found.partitions.values())).replicas)
+    if topic.assignments is None:
+        partitions = place_all(additional, factor, view.image.brokers, view.entropy)
+    else:
+        partitions = [
+            assign(index, replicas, view.image.brokers, factor)
+            for index, replicas in enumerate(topic.assignments, start=present)
+        ]
+    return [
+        partition_record(found.topic_id, index, partition) for index, partition in enumerate(partitions, start=present)
+    ]
