@@ -15,6 +15,12 @@ class NotLeader(ProtocolError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+class Deleted(ProtocolError):
+    """The topic was there when the wait began, and no longer is."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 class Partition:
     """One led partition."""
 
@@ -35,6 +41,8 @@ class Partition:
         self.in_sync_min = 1
         """How many must be for acks=all (Kafka: min.insync.replicas)."""
         self.is_retired = False
+        self.retirement: ProtocolError | None = None
+        """Why it is led here no longer."""
         self.durable = OffsetWaiters()
         """Producers that wait for this node's own durable end (acks=1)."""
         self.committed = OffsetWaiters()
@@ -70,10 +78,13 @@ class Partition:
             self.committed.reached(log.high_watermark)
             self.watchers.notify()
 
-    def retire(self) -> None:
-        """This node leads it no longer: whoever waits is told now, and looks for the new leader."""
+    def retire(self, *, is_deleted: bool = False) -> None:
+        """This node leads it no longer: whoever waits is told now, and looks for the new leader if there is one."""
+        name = f"{self.topic}-{self.index}"
+        why = Deleted(f"{name} was deleted") if is_deleted else NotLeader(f"{name} is led by another node now")
         self.is_retired = True
-        self._fail(NotLeader(f"{self.topic}-{self.index} is led by another node now"))
+        self.retirement = why
+        self._fail(why)
 
     def _fail(self, error: ProtocolError) -> None:
         self.durable.fail(error)

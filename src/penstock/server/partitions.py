@@ -72,12 +72,12 @@ class Partitions:
         self._by_id.setdefault(partition.topic_id, {})[partition.index] = partition
         self._by_log[partition.log.identity.number] = partition
 
-    def remove(self, partition: Partition) -> None:
+    def remove(self, partition: Partition, *, is_deleted: bool = False) -> None:
         """A partition is no longer led; whoever waits on it is told."""
         _take(self._by_name, partition.topic, partition.index)
         _take(self._by_id, partition.topic_id, partition.index)
         del self._by_log[partition.log.identity.number]
-        partition.retire()
+        partition.retire(is_deleted=is_deleted)
 
 
 def _nobody_leads(_topic: str | bytes, _index: int) -> None:

@@ -144,8 +144,8 @@ async def _later(
 
 def _trouble(partition: Partition, end_offset: int, acks: int) -> tuple[ErrorCode, str] | None:
     """Why waiting is in vain."""
-    if partition.is_retired:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic}-{partition.index} is led by another node now"
+    if partition.retirement is not None:
+        return partition.retirement.code, str(partition.retirement)
     log = partition.log
     if log.offline_reason is not None and not _is_reached(partition, end_offset, acks):
         return ErrorCode.KAFKA_STORAGE_ERROR, f"{log.path} is offline: {log.offline_reason}"
