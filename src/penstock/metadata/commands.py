@@ -5,6 +5,7 @@ Who may ask for what has been settled before: a command holds only what its aske
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
 from penstock.metadata.settings.setting import Source
@@ -46,8 +47,7 @@ class CreateTopics(Command[tuple["CreatedTopic", ...]]):
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(NamedTuple):
     """One setting of a topic that was created."""
 
     name: str

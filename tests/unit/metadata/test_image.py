@@ -217,3 +217,15 @@ def test_a_record_that_does_not_fit_stops_everything(record: MetadataRecord) -> 
     before = orders(broker(), ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000))
     with pytest.raises(InconsistentRecord):
         before.apply([record])
+
+
+def test_a_new_topic_copies_one_shelf_and_shares_the_rest() -> None:
+    """A cluster of 100,000 partitions takes a topic in tens of microseconds; benchmarks/micro/bench_metadata.py."""
+    records = [TopicRecord(name=f"topic-{n}", topic_id=n.to_bytes(16, "big")) for n in range(5000)]
+    before = image(*records)
+    after = before.apply([TopicRecord(name="orders", topic_id=ORDERS), partition(ORDERS)])
+    for old, new in ((before.topics, after.topics), (before.topic_names, after.topic_names)):
+        shelves = zip(old._shelves, new._shelves, strict=True)
+        assert sum(one is not other for one, other in shelves) == 1
+    assert after.configs is before.configs
+    assert after.brokers is before.brokers
