@@ -7,10 +7,12 @@ synced, renamed, directory synced.
 
 import json
 from dataclasses import dataclass
+from errno import EDQUOT, ENOSPC
 from typing import Any
 
 from crc32c import crc32c
 
+from penstock.model.errors import DiskFull
 from penstock.model.ports import Disk
 
 _MARK = "penstock"
@@ -94,15 +96,31 @@ def read(disk: Disk, path: str, kind: str, version: int) -> Checked:
 
 
 async def replace(disk: Disk, path: str, kind: str, version: int, value: Any) -> None:
-    """Puts a new value in place; whoever reads finds the old one or the new one."""
+    """Puts a new value in place; whoever reads finds the old one or the new one. DiskFull leaves the old one."""
     aside = path + ".new"
-    data = encode(kind, version, value)
-    file = disk.open(aside, create=True)
+    await write_whole(disk, aside, encode(kind, version, value))
+    disk.rename(aside, path)
+    await disk.sync_dir(path.rpartition("/")[0])
+
+
+async def write_whole(disk: Disk, path: str, data: bytes) -> None:
+    """Writes a file anew and syncs it; DiskFull when there is no room, with a part of it left behind."""
     try:
-        file.truncate(0)
-        file.write(0, data)
+        file = disk.open(path, create=True)
+    except OSError as error:
+        raise _full_or(error) from error
+    try:
+        try:
+            file.truncate(0)
+            file.write(0, data)
+        except OSError as error:
+            raise _full_or(error) from error
         await file.sync()
     finally:
         file.close()
-    disk.rename(aside, path)
-    await disk.sync_dir(path.rpartition("/")[0])
+
+
+def _full_or(error: OSError) -> Exception:
+    if error.errno in (ENOSPC, EDQUOT):
+        return DiskFull(f"the disk is full: {error}; free space and try again")
+    return error

@@ -114,7 +114,11 @@ class DataDirectory:
     async def begin_epoch(self, log: Log, epoch: int) -> None:
         """Notes durably that a leader epoch begins at the log's end, before anything is written in it (R03)."""
         if log.epochs.begin(epoch, log.written_end):
-            await manifest.write(log, self.disk, log.settled_segments)
+            try:
+                await manifest.write(log, self.disk, log.settled_segments)
+            except OSError as error:
+                log.take_offline(f"a leader epoch could not be written down: {error}")
+                raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
     def _note_dirty(self, log: Log) -> None:
         is_first = not self._dirty

@@ -5,10 +5,11 @@ durable, then let the manifest name it, then remove what it no longer names.
 """
 
 from penstock.log import checked, manifest
+from penstock.log.epochs import EpochHistory
 from penstock.log.log import SNAPSHOT_VERSION, SNAPSHOTS_KEPT, Log
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import NO_TIMESTAMP, Segment
-from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from penstock.model.ports import Disk
 
 
@@ -17,10 +18,11 @@ async def settle(log: Log, disk: Disk) -> None:
     count = len(log.segments) - 1
     if log.offline_reason is not None or count == log.settled_segments:
         return
+    pending = _take_pending(log, log.segments[count].base_offset)
     try:
         for segment in log.segments[log.settled_segments : count]:
             await _seal(log, disk, segment)
-        for offset, rows in _take_pending(log, log.segments[count].base_offset):
+        for offset, rows in pending:
             await _keep_snapshot(log, disk, offset, rows)
         dropped, log.snapshots = log.snapshots[:-SNAPSHOTS_KEPT], log.snapshots[-SNAPSHOTS_KEPT:]
         await manifest.write(log, disk, count)
@@ -29,6 +31,9 @@ async def settle(log: Log, disk: Disk) -> None:
         for offset, has_any in dropped:
             if has_any and disk.exists(log.snapshot_path(offset)):
                 disk.unlink(log.snapshot_path(offset))
+    except DiskFull:
+        log.pending_snapshots = pending + log.pending_snapshots  # sealed another time; until then it would be scanned
+        raise
     except OSError as error:
         log.take_offline(f"a segment could not be sealed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
@@ -42,13 +47,7 @@ async def _seal(log: Log, disk: Disk, segment: Segment) -> None:
         data.close()
     content = log.index_in_memory(segment).sealed()
     log.forget_files(segment, "index")
-    file = disk.open(log.path_of(segment, "index"), create=True)
-    try:
-        file.truncate(0)
-        file.write(0, content)
-        await file.sync()
-    finally:
-        file.close()
+    await checked.write_whole(disk, log.path_of(segment, "index"), content)
 
 
 def _take_pending(log: Log, offset_max: int) -> list[tuple[int, list[object]]]:
@@ -76,6 +75,7 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
     if log.offline_reason is not None:
         raise StorageError(f"{log.path} is offline: {log.offline_reason}")
     await settle(log, disk)
+    start_before, epochs_before = log.start_offset, list(log.epochs)
     log.start_offset = offset
     gone = [s for s in log.segments[: log.settled_segments] if s.end_offset <= offset]
     log.segments = log.segments[len(gone) :]
@@ -84,6 +84,14 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
     try:
         await manifest.write(log, disk, log.settled_segments)
         remove_segments(log, disk, gone)
+    except DiskFull:
+        # Back as it was, but for what was appended meanwhile.
+        log.start_offset = start_before
+        log.segments = gone + log.segments
+        log.settled_segments += len(gone)
+        known = {epoch for epoch, _ in epochs_before}
+        log.epochs = EpochHistory(epochs_before + [entry for entry in log.epochs if entry.epoch not in known])
+        raise
     except OSError as error:
         log.take_offline(f"a deletion failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error

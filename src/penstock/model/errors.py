@@ -296,3 +296,7 @@ class StorageError(ProtocolError):
     """The log is offline or its disk is full; `str` says why and what to do."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class DiskFull(StorageError):
+    """There is no room for now. Nothing has changed, and it may be tried again."""

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from errno import ENOSPC
 
 import pytest
 
@@ -9,7 +10,7 @@ from penstock.log import manifest, upkeep
 from penstock.log.log import SNAPSHOTS_KEPT
 from penstock.log.scrub import scrub
 from penstock.log.settings import LogSettings
-from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from penstock.records.control import ControlType
 from tests.simulation.log_histories import PowerCut, drive
 from tests.unit.log.place import SETTINGS, Place, a_batch, essence, from_producer, merged
@@ -388,3 +389,22 @@ def test_the_manifest_names_the_log() -> None:
     said = manifest.describe(place.log, 0, is_clean=False)
     assert (said["topic"], said["topic_id"], said["partition"], said["number"]) == ("t", "id", 0, 1)
     assert manifest.path_of("logs/t-0") == "logs/t-0/manifest"
+
+
+def test_a_full_disk_postpones_upkeep_and_changes_nothing() -> None:
+    """No room for an index or a manifest: the log stays online as it was, and upkeep succeeds when there is room."""
+    place = Place()
+    place.append_many(30)
+    place.commit()
+    log = place.log
+    log.advance_high_watermark(log.durable_end)
+    before = log.start_offset, [segment.name for segment in log.segments], list(log.epochs)
+    for operation in (lambda: upkeep.settle(log, place.disk), lambda: upkeep.delete_before(log, place.disk, 5)):
+        place.disk.fail_next("write", code=ENOSPC)
+        with pytest.raises(DiskFull):
+            drive(operation())
+        assert log.offline_reason is None
+        assert before == (log.start_offset, [segment.name for segment in log.segments], list(log.epochs))
+    drive(upkeep.delete_before(log, place.disk, 5))
+    assert log.start_offset == 5
+    place.append_many(1)
