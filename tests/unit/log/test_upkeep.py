@@ -399,10 +399,10 @@ def test_a_full_disk_postpones_upkeep_and_changes_nothing() -> None:
     log = place.log
     log.advance_high_watermark(log.durable_end)
     before = log.start_offset, [segment.name for segment in log.segments], list(log.epochs)
-    for operation in (lambda: upkeep.settle(log, place.disk), lambda: upkeep.delete_before(log, place.disk, 5)):
+    for work in (upkeep.settle(log, place.disk), upkeep.delete_before(log, place.disk, 5)):
         place.disk.fail_next("write", code=ENOSPC)
         with pytest.raises(DiskFull):
-            drive(operation())
+            drive(work)
         assert log.offline_reason is None
         assert before == (log.start_offset, [segment.name for segment in log.segments], list(log.epochs))
     drive(upkeep.delete_before(log, place.disk, 5))
