@@ -148,6 +148,7 @@ class ServedConnection:
             if frames := reader.frames():
                 self.is_reading = False
                 await self._handle(frames)
+                frames.clear()  # their buffer must not be kept alive while more is waited for
                 self.has_partial = reader.unparsed_bytes > 0
                 self.frame_began_ms = service.now_ms
                 if self.has_partial:

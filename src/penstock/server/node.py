@@ -114,7 +114,7 @@ class Node:
 
     async def _close(self) -> None:
         self._rounds.stop()
-        await self._commit
+        await asyncio.gather(self._commit, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

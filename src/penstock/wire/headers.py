@@ -15,6 +15,7 @@ from penstock.wire.messages.header import RequestHeader, ResponseHeader
 
 _START = struct.Struct(">hhi")
 _FRAME = struct.Struct(">i")
+_RESPONSE = struct.Struct(">ii")
 
 
 class Start(NamedTuple):
@@ -64,9 +65,13 @@ def request_frame(request: Request, version: int, correlation_id: int, client_id
 
 
 def response_frame(response: Response, version: int, correlation_id: int) -> bytearray:
-    """A whole response, ready to be sent."""
-    header = ResponseHeader(correlation_id=correlation_id)
-    return _frame(header, response_header_version(type(response), version), response, version)
+    """A whole response, ready to be sent. Its header is a number, and no tagged fields if it is flexible."""
+    out = bytearray(_RESPONSE.pack(0, correlation_id))
+    if response_header_version(type(response), version):
+        out.append(0)
+    write_into(out, response, version)
+    _FRAME.pack_into(out, 0, len(out) - _FRAME.size)
+    return out
 
 
 def _frame(header: Message, header_version: int, body: Message, version: int) -> bytearray:

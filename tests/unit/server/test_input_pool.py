@@ -1,6 +1,8 @@
 """The pool: exact to the byte, first come first served, and never stuck."""
 
 import asyncio
+import tracemalloc
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from penstock.model.limits import Limits
 from penstock.server.input_pool import InputPool
 from penstock.simulator.options import FaultOptions
-from tests.unit.server.conftest import Drive, on_virtual_time
+from tests.unit.server.conftest import Drive, on_real_sockets, on_virtual_time
 from tests.unit.server.shell import Peer, Place, plain, produce
 
 HALF_BYTES = 64 * 1024 + (4 + 64) * 1024
@@ -171,6 +173,34 @@ def test_a_frame_that_does_not_fit_into_the_pool_at_all_still_arrives(drive: Dri
         assert await peer.answers(1) == [1]
 
     drive(story, input_pool_bytes_max=1_000)
+
+
+def test_half_a_frame_is_given_back_when_its_client_goes(drive: Drive) -> None:
+    async def story(place: Place) -> None:
+        peer = await place.connect()
+        await peer.send(produce(1, bytes(200_000))[:80_000])
+        await place.until(lambda: place.node.pool.used_bytes == HALF_BYTES)
+        peer.close()
+        await place.until(lambda: not place.node.pool.used_bytes)
+
+    drive(story)
+
+
+def test_what_was_answered_is_not_kept_in_memory_while_its_client_is_idle(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        peers = [await place.connect() for _ in range(4)]
+        frame = produce(1, bytes(5_000_000))
+        tracemalloc.start()
+        try:
+            for peer in peers:
+                await peer.send(frame)
+                assert await peer.answers(1) == [1]
+            await place.settle()
+            assert tracemalloc.get_traced_memory()[0] < 1_000_000
+        finally:
+            tracemalloc.stop()
+
+    on_real_sockets(tmp_path, story)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -127,11 +127,14 @@ def test_time_does_not_run_while_a_frame_waits_for_room(caplog: pytest.LogCaptur
         place.script.shut += [1]
         await one.send(produce(1, bytes(100_000)))
         await place.until(lambda: place.script.began == [1])
-        await other.send(produce(2, bytes(100_000)))
+        frame = produce(2, bytes(100_000))
+        await other.send(frame[:90_000])
         await asyncio.sleep(200)
         assert place.node.pool.waiting == 1
         place.script.let_go(1)
         assert await one.answers(1) == [1]
+        await asyncio.sleep(20)
+        await other.send(frame[90_000:])
         assert await other.answers(1) == [2]
 
     on_virtual_time(story, Limits(input_pool_bytes_max=50_000))
@@ -164,6 +167,7 @@ def test_a_stop_lets_what_is_under_way_finish_and_begins_nothing(drive: Drive) -
         await half.send(produce(4)[:9])
         assert await is_open(idle)
         await place.until(lambda: len(place.script.began) == 3)
+        began_s = asyncio.get_running_loop().time()
         stopping = asyncio.create_task(place.node.listener.stop(30_000))
         assert await is_refused(idle)
         assert await is_refused(half)
@@ -174,6 +178,7 @@ def test_a_stop_lets_what_is_under_way_finish_and_begins_nothing(drive: Drive) -
         assert await busy.answers(1) == [2]
         assert await polling.rest() == await busy.rest() == b""
         await stopping
+        assert asyncio.get_running_loop().time() < began_s + 10, "it waited though nothing was under way"
         with pytest.raises(OSError):  # noqa: PT011 - refused or unreachable, as the world likes
             await place.connect()
         assert 3 not in place.script.began
