@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     runs = load()
+    revision = _revision()
     failed = 0
     for kind, (_, share) in KINDS.items():
         first = 1_000_000 + sum(run["histories"] for run in runs if run["kind"] == kind)
@@ -94,7 +95,7 @@ def main() -> None:
                 "failed": outcome.failed,
                 "seconds": round(seconds),
                 "date": datetime.date.today().isoformat(),
-                "revision": _revision(),
+                "revision": revision,
             }
         )
     if options.record:
