@@ -30,7 +30,9 @@ RESULTS = ROOT / "docs" / "results"
 # Beyond these the fuzzer itself stops: an endless loop, or memory that our own measure did not see in time.
 HANG_SECONDS = 20
 RESIDENT_MIB_MAX = 2048
-SEEDS_PER_SECOND = 4
+# Preparing a message's reader for tracing takes about 40 ms. A short run traces a few, others each time.
+SHORT_SEEDS_MAX = 100
+SHORT_TRACED_SHARE = 0.2
 
 TABLE_START, TABLE_END = "<!-- table: written by run.py --record -->", "<!-- end of table -->"
 
@@ -41,6 +43,7 @@ def main() -> int:
     parser.add_argument("target")
     parser.add_argument("--runs", type=int, default=0, help="stop after so many executions")
     parser.add_argument("--seconds", type=float, default=0, help="stop after so many seconds")
+    parser.add_argument("--short", action="store_true", help="start from a sample, and keep only what breaks a rule")
     parser.add_argument("--record", action="store_true", help="add the run to docs/results")
     parser.add_argument("--findings", type=Path, help="where inputs that break a rule are kept")
     parser.add_argument("--input", type=Path, nargs="+", help="run these inputs once, without a fuzzer")
@@ -48,7 +51,7 @@ def main() -> int:
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     if options.inside:
-        fuzz_inside(options.target, options.inside, options.runs, options.seconds, options.findings)
+        fuzz_inside(options)
     if options.input:
         return replay(options.target, options.input)
     return fuzz(options)
@@ -85,12 +88,13 @@ def fuzz(options: argparse.Namespace) -> int:
         place = Path(temporary)
         (place / "seeds").mkdir()
         seeds = seeds_for(name, random.Random())
-        if options.seconds:  # preparing a message for tracing takes about 40 ms; most of a short run is for fuzzing
-            seeds = random.sample(seeds, min(len(seeds), int(options.seconds * SEEDS_PER_SECOND)))
+        if options.short:
+            seeds = random.sample(seeds, min(len(seeds), SHORT_SEEDS_MAX))
         for number, seed in enumerate(seeds):
             (place / "seeds" / str(number)).write_bytes(seed)
         command = [sys.executable, __file__, name, "--inside", str(place), "--findings", str(findings)]
         command += ["--runs", str(options.runs), "--seconds", str(options.seconds)]
+        command += ["--short"] if options.short else []
         with log.open("wb") as out:
             status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT, check=False).returncode
         told = json.loads((place / "told.json").read_text()) if (place / "told.json").exists() else None
@@ -169,21 +173,31 @@ def machine() -> str:
 # --- the fuzzer -------------------------------------------------------------------------------------------------------
 
 
-def fuzz_inside(name: str, place: Path, runs: int, seconds: float, findings: Path) -> None:
+def fuzz_inside(options: argparse.Namespace) -> None:
     """Instruments what is under test, then hands over to libFuzzer and never returns."""
     started = time.monotonic()
+    name, place, runs, seconds = options.target, options.inside, options.runs, options.seconds
+    work = place / "work" if options.short else WORK / name
+    work.mkdir(parents=True, exist_ok=True)
     import atheris
 
     # Declarations and the code that compiles them run before any byte arrives; counting their lines tells nothing.
     with atheris.instrument_imports(include=["penstock"]):
         import_module("penstock.wire.varint")
-    import_module("tests.fuzz.declarations")
+    for module in ("penstock.wire.compile", "tests.fuzz.declarations"):
+        import_module(module)
     with atheris.instrument_imports(include=["penstock"]):
         from penstock.wire import codec
         from tests.fuzz.guard import INPUT_BYTES_MAX
         from tests.fuzz.targets import TARGETS
     compile_reader = codec.compile_reader  # type: ignore[attr-defined]
-    codec.compile_reader = lambda *which: atheris.instrument_func(compile_reader(*which))  # type: ignore[attr-defined]
+
+    def compile_traced(*which: Any) -> Any:
+        reader = compile_reader(*which)
+        is_traced = not options.short or name == "produce" or random.random() < SHORT_TRACED_SHARE
+        return atheris.instrument_func(reader) if is_traced else reader
+
+    codec.compile_reader = compile_traced  # type: ignore[attr-defined, assignment]
     target = TARGETS[name]
     target(b"")
     gc.collect()
@@ -211,10 +225,10 @@ def fuzz_inside(name: str, place: Path, runs: int, seconds: float, findings: Pat
         f"-max_len={INPUT_BYTES_MAX}",
         f"-timeout={HANG_SECONDS}",
         f"-rss_limit_mb={RESIDENT_MIB_MAX}",
-        f"-artifact_prefix={findings}/found-",
+        f"-artifact_prefix={options.findings}/found-",
         "-reload=0",
         "-print_pcs=0",
-        str(WORK / name),
+        str(work),
         *(str(folder) for folder in (CORPUS / name, place / "seeds") if folder.is_dir()),
     ]
     atheris.Setup(arguments, one)
