@@ -164,13 +164,13 @@ class Fetcher:
         parts = self._parts(request, version, response)
         for cursor in cursors:
             part = parts.get(cursor.partition)
-            if cursor.life == lives[cursor] and self.cursors.get(cursor.partition) is cursor and part is not None:
-                self._take(cursor, asked[cursor], part, response)
-        for cursor in cursors:  # to the end: others go first next time
-            if self.cursors.get(cursor.partition) is cursor and parts.get(cursor.partition) is not None:
-                part = parts[cursor.partition]
-                if part.records is not None and len(part.records):
-                    self.cursors[cursor.partition] = self.cursors.pop(cursor.partition)
+            if part is None or self.cursors.get(cursor.partition) is not cursor or cursor.life != lives[cursor]:
+                continue
+            if cursor.fetch_offset != asked[cursor]:
+                continue  # the partition has moved meanwhile, and its new leader was faster
+            self._take(cursor, asked[cursor], part, response)
+            if part.records is not None and len(part.records):
+                self.cursors[cursor.partition] = self.cursors.pop(cursor.partition)  # others go first next time
         self._tell()
 
     def _request(self, connection: BrokerConnection, cursors: list[Cursor]) -> tuple[FetchRequest, int]:

@@ -4,6 +4,8 @@ A batch is OPEN (takes records), CLOSED, IN FLIGHT, and then done, failed, or CL
 
 - batches leave in the order in which they were opened, repeated ones first; while one is to be repeated, nothing leaves
   until all others in flight have come back;
+- a broker that does not know a producer takes any sequence from it: until the first batch under a name is in the log,
+  no second one leaves, or it could come first;
 - a batch keeps its sequence until the broker has proven that it is not in the log: then, and when a batch was given up
   whose fate is unknown, the epoch is raised and sequences begin at 0 again (KIP-360), so that stragglers are fenced.
 """
@@ -106,6 +108,7 @@ class Outbox:
         self._is_mending = False
         self._has_gap = False
         self._wants_reset = False
+        self._is_known = False
         self._next_sequence = 0
         self._numbers = 0
 
@@ -136,7 +139,7 @@ class Outbox:
         """When the next batch may leave; None while that depends on an answer."""
         if not self.queue or len(self.in_flight) >= self._settings.in_flight_max:
             return None
-        if self.in_flight and (self._is_mending or self._wants_reset):
+        if self.in_flight and (self._is_mending or self._wants_reset or not self._is_known):
             return None
         head = self.queue[0]
         if self._has_gap and head.sequence is None and self.in_flight:
@@ -166,6 +169,7 @@ class Outbox:
         self.in_flight.remove(batch)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             verdict = Verdict.DONE
+            self._is_known = True
         elif self._may_repeat(batch, code) and now_ms < self._expires_ms(batch):
             verdict = Verdict.REPEAT
             self._is_mending = True
@@ -229,7 +233,7 @@ class Outbox:
         self._is_mending = False
         is_resolved = all(batch.sequence is None for batch in self.queue)
         if self._wants_reset or (self._has_gap and is_resolved):
-            self._wants_reset = self._has_gap = False
+            self._wants_reset = self._has_gap = self._is_known = False
             self._next_sequence = 0
             for batch in self.queue:
                 batch.sequence = None

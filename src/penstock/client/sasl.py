@@ -5,7 +5,6 @@ the server must prove itself too: another nonce, a weak iteration count or a wro
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 from typing import Literal, Protocol
@@ -125,7 +124,7 @@ def _fields(message: bytes, names: tuple[str, ...]) -> dict[str, str]:
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:
         raise LoginFailed("the broker's login message is not base64 where it should be") from None
 
 

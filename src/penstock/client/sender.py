@@ -358,7 +358,7 @@ class Sender:
     def _too_late(self, partition: TopicPartition, batch: Batch, result: Result | None = None) -> DeliveryTimedOut:
         is_unsent = batch.attempts == 0
         reason = f"; the last answer was {result.code.name} ({result.message})" if result is not None else ""
-        known = "it was never sent" if is_unsent else f"{batch.attempts} attempts; it may be in the log all the same"
+        known = "it was never sent" if is_unsent else f"sent {batch.attempts} times; it may be in the log all the same"
         limit_ms = self._settings.delivery_timeout_ms
         return DeliveryTimedOut(
             f"{partition}: not delivered within {limit_ms} ms ({known}){reason}", is_unsent=is_unsent
