@@ -17,8 +17,8 @@ from penstock.wire.messages.api_versions import ApiVersionsRequest
 from tests.system.nodes import ROOT, NodeProcess, a_node
 
 SLOW, BAD = 2_000, 1_000
-ROUNDS = 5
-PINGS = 400
+ROUNDS = 12
+PINGS = 200
 PAUSE_S = 0.002
 GROWTH_BYTES_MAX = 64 * 1024 * 1024
 IDLE_BYTES_MAX = 20 * 1024
@@ -91,6 +91,7 @@ def test_hostile_peers_cost_little_memory_and_good_clients_little_time(
                 peak = max(peak, node.resident_bytes - before)
             finally:
                 bad.kill()
+        calm_s = min(calm_s, *(good.p99_s() for _ in range(ROUNDS)))
         good.connection.close()
         told = node.log.splitlines()
     figures = f"p99 {1e3 * calm_s:.2f} -> {1e3 * besieged_s:.2f} ms, memory + {peak / 2**20:.1f} MiB, {len(told)} lines"
