@@ -1,0 +1,114 @@
+"""`penstock dev` and `penstock server`: what their options mean; `serve` runs the node."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.failing import Failed
+from penstock.cli.help import examples
+
+PORT = 9092
+PORTS_TRIED = 100
+HOME = Path(".penstock")
+
+
+def dev(
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="9092 or the next free one; 0 takes any.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Where records are kept: .penstock/data.")] = None,
+    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Forget everything at the end.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show what the broker logs.")] = False,
+) -> None:
+    """Run a broker for development, on this machine only. Other commands started below this directory find it."""
+    import tempfile
+
+    from penstock.cli.plan import Plan
+    from penstock.cli.serve import serve
+
+    if ephemeral and data is not None:
+        raise Failed("--data keeps what --ephemeral forgets: choose one of them")
+    chosen = port if port is not None else _free_port()
+    note = None if port is not None or chosen == PORT else f"(port {PORT} is taken)"
+    with tempfile.TemporaryDirectory(prefix="penstock-") if ephemeral else _kept(data) as path:
+        serve(
+            Plan(
+                cluster_id="penstock-dev",
+                data_path=Path(path),
+                port=chosen,
+                note=note,
+                is_ephemeral=ephemeral,
+                endpoint_path=HOME / "endpoint",
+                is_verbose=verbose,
+            )
+        )
+
+
+class _kept:  # noqa: N801 - stands where TemporaryDirectory stands
+    """A directory that stays."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path or HOME / "data"
+
+    def __enter__(self) -> str:
+        self._path.mkdir(parents=True, exist_ok=True)
+        return str(self._path)
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to tidy up."""
+
+
+def _free_port() -> int:
+    """The first port from 9092 up that nobody listens on."""
+    import socket
+
+    for port in range(PORT, PORT + PORTS_TRIED):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise Failed(f"ports {PORT} to {PORT + PORTS_TRIED - 1} are all taken: choose one with --port, 0 takes any")
+
+
+def server(
+    file: Annotated[
+        Path | None, typer.Option("--config", "-c", help="server.properties, or TOML if it ends in .toml.")
+    ] = None,
+    allows_plaintext: Annotated[
+        bool,
+        typer.Option(
+            "--allow-plaintext-beyond-loopback", help="Let other machines in, unencrypted: for trusted networks."
+        ),
+    ] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Log more.")] = False,
+) -> None:
+    """Run a broker by its settings: from a file, and from KAFKA_… and PENSTOCK_… variables, which are stronger."""
+    from penstock.cli.config import complaints_about
+    from penstock.cli.plan import plan_of
+    from penstock.cli.serve import serve
+    from penstock.cli.settings_file import from_environment, read_settings
+
+    settings = (read_settings(file) if file is not None else {}) | from_environment(os.environ)
+    if complaints := complaints_about(settings):
+        where = file or "the environment"
+        raise Failed(f"{where} cannot be used as it is: {'; '.join(complaints)}")
+    serve(plan_of(settings, allows_plaintext=allows_plaintext, is_verbose=verbose))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Makes the commands known."""
+    app.command(
+        epilog=examples("penstock dev", "penstock dev --ephemeral --port 0", "penstock dev --data ./orders-data")
+    )(dev)
+    app.command(
+        epilog=examples(
+            "penstock server --config server.properties",
+            "penstock server -c broker.toml",
+            "KAFKA_NODE_ID=1 KAFKA_LOG_DIRS=/var/lib/penstock penstock server",
+        )
+    )(server)

@@ -1,0 +1,55 @@
+"""`listeners` and `advertised.listeners` of a broker's file, taken apart."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock.cli.failing import Failed
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_FORM = re.compile(r"([A-Za-z0-9_.-]+)://(\[[^\]]*\]|[^:/\s]*):(-?[0-9]+)")
+
+
+class Listener(NamedTuple):
+    """One door: its name, the protocol that the name stands for, and where it is. An empty host is every interface."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+
+def parse_listeners(text: str, protocols: Mapping[str, str]) -> list[Listener]:
+    """The listeners of a text; Failed says which part of it is none."""
+    found = []
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        match = _FORM.fullmatch(part)
+        if match is None:
+            raise Failed(f"{part!r} is no listener: write NAME://host:port, PLAINTEXT://localhost:9092 for example")
+        name, host, port = match[1].upper(), match[2].strip("[]"), int(match[3])
+        if not 0 <= port < 65536:
+            raise Failed(f"the port of listener {part!r} is not between 0 and 65535")
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise Failed(
+                f"nobody says which protocol listener {name} speaks: add {name}:PLAINTEXT (or SSL, …) to "
+                "listener.security.protocol.map"
+            )
+        found.append(Listener(name, protocol, host, port))
+    return found
+
+
+def parse_protocol_map(text: str | None) -> dict[str, str]:
+    """Protocols by listener name; those that are named like a protocol need no entry."""
+    found = {protocol: protocol for protocol in PROTOCOLS}
+    for part in filter(None, (each.strip() for each in (text or "").split(","))):
+        name, _, protocol = part.partition(":")
+        if protocol.strip().upper() not in PROTOCOLS:
+            raise Failed(f"listener.security.protocol.map: {part!r} is not NAME:PROTOCOL with one of {PROTOCOLS}")
+        found[name.strip().upper()] = protocol.strip().upper()
+    return found
+
+
+def names(text: str | None) -> list[str]:
+    """The names in a list of names."""
+    return [each.strip().upper() for each in (text or "").split(",") if each.strip()]

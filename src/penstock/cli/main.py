@@ -1,0 +1,78 @@
+"""The entry point. It stays light: every command imports what it needs when it runs."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli import config, dev
+from penstock.cli.failing import Failed, sentence
+from penstock.cli.help import examples
+
+DEBUG = "PENSTOCK_DEBUG"
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="penstock",
+    help="Penstock: a durable partitioned log that speaks Apache Kafka's wire protocol.",
+    epilog=examples(
+        "penstock dev", "echo '{\"id\": 1}' | penstock produce orders", "penstock consume orders --from start"
+    )
+    + "\n\nThe broker is found by -b, PENSTOCK_BOOTSTRAP, .penstock/endpoint, or at localhost:9092. "
+    "Exit codes: 0 all well, 1 failed, 2 misused.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+dev.add_to(app)
+config.add_to(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def penstock(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Penstock: a durable partitioned log that speaks Apache Kafka's wire protocol."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command line and exits."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line; its exit code."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="penstock")
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        told = sentence(error)
+        if os.environ.get(DEBUG):
+            raise
+        if told is None:
+            told = f"a mistake of ours ({type(error).__name__}: {error}); {DEBUG}=1 shows where"
+        typer.echo(f"penstock: {told.rstrip('.')}.", err=True)
+        return error.exit_code if isinstance(error, Failed) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Runs a node until a signal says stop. The only file of the tools that opens the server."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from penstock import __version__
+from penstock.cli.failing import Failed
+from penstock.cli.plan import Plan
+from penstock.log.directory import WrongDirectory
+from penstock.model.errors import ProtocolError
+from penstock.server.host_ports import host_ports
+from penstock.server.node import Node
+from penstock.server.settings import CannotStart, NodeSettings
+
+_IMPORTED_AT_S = time.monotonic()
+
+
+def serve(plan: Plan) -> None:
+    """Starts, tells where, waits, stops."""
+    logging.basicConfig(
+        level=logging.INFO if plan.is_verbose else logging.WARNING,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        plan.data_path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"cannot make {plan.data_path}: {error.strerror}; choose another directory") from error
+    try:
+        asyncio.run(_serve(plan))
+    except (CannotStart, WrongDirectory, ProtocolError) as error:
+        raise Failed(str(error)) from error
+
+
+async def _serve(plan: Plan) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    ports = host_ports(plan.data_path)
+    try:
+        node = Node(ports, settings_of(plan))
+        await node.start()
+        try:
+            with _endpoint(plan.endpoint_path, node.address):
+                _tell_ready(plan, node.address)
+                await stopping.wait()
+                typer.echo("Stopping.", err=True)
+        finally:
+            await node.stop()
+    finally:
+        ports.close()
+
+
+def settings_of(plan: Plan) -> NodeSettings:
+    """What the node is told."""
+    return NodeSettings(
+        cluster_id=plan.cluster_id,
+        node_id=plan.node_id,
+        listen_host=plan.host,
+        listen_port=plan.port,
+        allow_plaintext_beyond_loopback=plan.allows_plaintext,
+    )
+
+
+@contextmanager
+def _endpoint(path: Path | None, address: str) -> Iterator[None]:
+    """Leaves the address where other commands look it up, for as long as it is true."""
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ignore = path.parent / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    path.write_text(f"{address}\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        try:
+            if path.read_text(encoding="utf-8").strip() == address:  # else another one has started since
+                path.unlink()
+        except OSError:
+            logging.getLogger("penstock.cli").debug("%s was gone already", path)
+
+
+def _tell_ready(plan: Plan, address: str) -> None:
+    shown = address.replace("127.0.0.1", "localhost")
+    kept = "forgotten at the end" if plan.is_ephemeral else "kept"
+    lines = [
+        f"Penstock {__version__}  ready in {_age_s():.1f} s  (pid {os.getpid()})",
+        f"Kafka  {shown}  {plan.note or ''}".rstrip(),
+        f"Data   {plan.data_path}  ({kept})",
+    ]
+    if plan.endpoint_path is not None:
+        lines.append("""Try    echo '{"id": 1}' | penstock produce orders; penstock consume orders""")
+    typer.echo("\n".join(lines))
+    sys.stdout.flush()
+
+
+def _age_s() -> float:
+    """Since the process began, imports included; where the system does not tell, since this file was read."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return time.monotonic() - _IMPORTED_AT_S

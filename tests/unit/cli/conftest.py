@@ -1,0 +1,34 @@
+"""Runs command lines in this process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import run
+
+
+@dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Penstock = Callable[..., Outcome]
+
+
+@pytest.fixture
+def penstock(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Penstock:
+    """A command line in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    for variable in ("PENSTOCK_BOOTSTRAP", "PENSTOCK_DEBUG"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def call(*arguments: str) -> Outcome:
+        code = run(arguments)
+        out, err = capfd.readouterr()
+        return Outcome(code, out, err)
+
+    return call
