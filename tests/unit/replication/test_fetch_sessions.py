@@ -258,6 +258,15 @@ def test_a_stale_session_goes_first_whatever_its_size() -> None:
     assert [session_id in sessions for session_id in ids] == [False, True, True]
 
 
+def test_the_stale_one_is_the_one_that_was_not_used() -> None:
+    sessions = fresh()
+    ids = [open_session(sessions, 1), open_session(sessions, 9), open_session(sessions, 1)]
+    for session_id in (ids[0], ids[2]):
+        go_on(sessions, session_id, 1, EVICTION_MS)
+    assert open_session(sessions, 1, EVICTION_MS + 1) != 0
+    assert [session_id in sessions for session_id in ids] == [True, False, True]
+
+
 def test_a_follower_evicts_a_consumer_at_once_but_no_consumer_a_follower() -> None:
     sessions = fresh(2)
     first = open_session(sessions, 50)

@@ -181,7 +181,9 @@ def running(story: Callable[[Stand], Coroutine[Any, Any, T]], *, sync_s: float =
         return result
 
     with _world() as loop:
-        return cast("T", loop.run_until_complete(main()))
+        result = loop.run_until_complete(main())
+        assert not [timer for _, _, timer in loop._timers if not timer.cancelled()], "a timer was forgotten"
+        return cast("T", result)
 
 
 def now_s() -> float:

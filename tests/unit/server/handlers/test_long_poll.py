@@ -109,6 +109,23 @@ def test_min_bytes_are_counted_over_all_partitions() -> None:
     running(story)
 
 
+def test_nothing_is_held_while_there_is_too_little() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.append(partition)
+        request = to_fetch(part(), max_wait_ms=2_000, min_bytes=1_000_000)
+        unawaited = await stand.begin(request, 12)
+        assert stand.pins == 0
+        assert isinstance(unawaited, Coroutine)
+        unawaited.close()
+        task = later(stand, request)
+        await asyncio.sleep(1)
+        assert stand.pins == 0
+        assert offsets(parts_of(await task)[0]) == [0]
+
+    running(story)
+
+
 def test_too_few_bytes_are_given_when_the_time_is_up() -> None:
     async def story(stand: Stand) -> None:
         partition = await stand.add()

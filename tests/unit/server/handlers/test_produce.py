@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -352,12 +352,31 @@ def test_a_client_that_goes_leaves_no_trace() -> None:
         await asyncio.sleep(0.001)
         assert len(partitions[0].committed) == 1
         task.cancel()
-        await asyncio.sleep(1)
+        await asyncio.sleep(0)
         assert task.cancelled()
+        assert all(future.done() for partition in partitions for _, _, future in partition.committed._heap)
+        await asyncio.sleep(1)
         assert [len(partition.committed) for partition in partitions] == [0, 0]
         unawaited = await stand.begin(to_produce(("t", 0, a_batch())), 12)
         assert isinstance(unawaited, Coroutine)
         unawaited.close()
+
+    running(story, sync_s=0.01)
+
+
+def test_a_client_that_goes_while_its_logs_fail_leaves_no_error_that_nobody_saw() -> None:
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index, settings=FSYNC) for index in range(2)]
+        answer = await stand.begin(to_produce(("t", 0, a_batch()), ("t", 1, a_batch())), 12)
+        task = asyncio.get_running_loop().create_task(produced(answer))
+        await asyncio.sleep(0.001)
+        ((_, _, future),) = partitions[1].committed._heap
+        partitions[1].log.take_offline("for a test")
+        partitions[1].advance()
+        assert cast("Any", future)._log_traceback, "the loop would complain of this one"
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not cast("Any", future)._log_traceback
 
     running(story, sync_s=0.01)
 

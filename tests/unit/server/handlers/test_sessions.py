@@ -131,6 +131,34 @@ def test_an_error_that_goes_away_is_told() -> None:
     running(story)
 
 
+def test_a_reader_at_the_end_learns_of_a_new_start_and_of_trouble() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.append(partition)
+        response = await stand.fetch(to_fetch(part(0, 1), session_epoch=0))
+        assert parts_of(await go_on(stand, response.session_id, 1)) == {}
+        await stand.upkeep.delete_before(partition.log, 1)
+        assert parts_of(await go_on(stand, response.session_id, 2))[0].log_start_offset == 1
+        assert parts_of(await go_on(stand, response.session_id, 3)) == {}
+        partition.log.take_offline("for a test")
+        found = parts_of(await go_on(stand, response.session_id, 4))
+        assert found[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    running(story)
+
+
+def test_a_reader_that_was_out_of_range_is_told_where_it_is_now() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.append(partition)
+        response = await stand.fetch(to_fetch(part(0, 9), session_epoch=0))
+        assert parts_of(response)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        found = parts_of(await go_on(stand, response.session_id, 1, part(0, 1)))
+        assert (found[0].error_code, found[0].high_watermark) == (NONE, 1)
+
+    running(story)
+
+
 def test_a_leader_epoch_that_was_told_once_goes_on_being_checked() -> None:
     """R28, KAFKA-9338."""
 
