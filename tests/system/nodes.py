@@ -1,6 +1,7 @@
 """A node in a process of its own, and what it costs."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -52,3 +53,22 @@ def a_node(directory: Path) -> Iterator[NodeProcess]:
                 process.kill()
                 raise
     assert process.returncode == 0, log_path.read_text()
+
+
+ECHO = """
+import socket
+place = socket.create_server(("127.0.0.1", 0))
+print(place.getsockname()[1], flush=True)
+connection, _ = place.accept()
+while data := connection.recv(65536):
+    connection.sendall(data)
+"""
+
+
+@contextmanager
+def an_echo() -> Iterator[socket.socket]:
+    """A connection to a process that does nothing but echo: how long that takes is the machine's own business."""
+    with subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as connection:
+            yield connection
