@@ -52,7 +52,7 @@ class OutboxSettings:
     delivery_timeout_ms: int
     is_idempotent: bool
     in_flight_max: int
-    """Batches of one partition on their way at once."""
+    """A batch leaves only if the oldest whose fate is open is among so many: the broker remembers no more."""
 
 
 class Batch:
@@ -137,13 +137,17 @@ class Outbox:
 
     def ready_at_ms(self, *, is_flushing: bool) -> int | None:
         """When the next batch may leave; None while that depends on an answer."""
-        if not self.queue or len(self.in_flight) >= self._settings.in_flight_max:
-            return None
-        if self.in_flight and (self._is_mending or self._wants_reset or not self._is_known):
+        if not self.queue:
             return None
         head = self.queue[0]
-        if self._has_gap and head.sequence is None and self.in_flight:
-            return None
+        if self.in_flight:
+            if self._is_mending or self._wants_reset or not self._is_known:
+                return None
+            # Answers may come out of order, over two connections: what counts is the distance from the oldest.
+            if head.number - self.in_flight[0].number >= self._settings.in_flight_max:
+                return None
+            if self._has_gap and head.sequence is None:
+                return None
         is_closed = head.attempts > 0 or len(self.queue) > 1 or head.builder.is_full or is_flushing
         return self.not_before_ms if is_closed else max(self.not_before_ms, head.opened_ms + self._settings.linger_ms)
 
