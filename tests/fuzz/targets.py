@@ -51,7 +51,8 @@ def frames(data: bytes) -> None:
     first_bytes = 5 + data[1]
     stream = data[3:]
     piece_bytes = max(1 + data[2], len(stream) // _PIECES_MAX)
-    found, is_refused = _cut(FrameReader(frame_bytes_max, first_bytes, growth_bytes), stream, piece_bytes)
+    reader = FrameReader(frame_bytes_max, first_bytes, growth_bytes)
+    found, is_refused = _cut(reader, stream, piece_bytes, step_bytes=max(first_bytes, growth_bytes))
     expected, must_refuse = _cut_plainly(stream, frame_bytes_max)
     assert [bytes(frame) for frame in found] == expected, "frames differ from the stream"
     assert is_refused == must_refuse, "a frame length is refused by one and accepted by the other"
@@ -59,10 +60,9 @@ def frames(data: bytes) -> None:
         _read_request(frame)
 
 
-def _cut(reader: FrameReader, stream: bytes, piece_bytes: int) -> tuple[list[memoryview], bool]:
+def _cut(reader: FrameReader, stream: bytes, piece_bytes: int, step_bytes: int) -> tuple[list[memoryview], bool]:
     found: list[memoryview] = []
     position = handed_out_bytes = 0
-    step_bytes = len(stream) + 64 * 64 + 261
     try:
         while position < len(stream):
             room = reader.writable()
