@@ -5,6 +5,7 @@ spread over the time: frames of 2 GiB, arrays and tagged fields of 2³¹ element
 """
 
 import itertools
+import os
 import socket
 import struct
 import sys
@@ -23,6 +24,7 @@ SLOW = struct.pack(">i", 60 * 1024 * 1024) + struct.pack(">hhih", 0, 9, 1, 2) + 
 
 
 def main(host: str, port: int, slow: int, bad: int, seconds: float) -> None:
+    os.nice(19)  # it stands for other machines: it takes the node's attention, not its processor
     half_open = []
     for _ in range(slow):
         connection = socket.create_connection((host, port))
