@@ -5,6 +5,9 @@ from typing import Protocol, cast
 from penstock.log.directory import DataDirectory
 from penstock.model.ports import Clock
 from penstock.replication.fetch_sessions import FetchSessions
+from penstock.server.adoption import Adoption
+from penstock.server.controller_runner import ControllerRunner
+from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partitions import Partitions
 from penstock.server.serving import Call
 from penstock.server.upkeep_loop import Upkeep
@@ -26,6 +29,9 @@ class Needs(Protocol):
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     upkeep: Upkeep
+    controller: ControllerRunner
+    adoption: Adoption
+    topic_pieces: TopicPieces
     data_path: str
     """Where the data directory lies, as its operator named it."""
 

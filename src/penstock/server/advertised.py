@@ -1,0 +1,64 @@
+"""Where a client is told to find the brokers.
+
+What the operator advertises wins. Without that, a client is told the address at which it has just reached this node,
+which works from the same machine, from another one and from a container without a setting.
+"""
+
+from typing import NamedTuple
+
+from penstock.metadata.image import Broker, Image
+from penstock.metadata.settings.layers import BrokerSettings
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+
+class Found(NamedTuple):
+    """A broker, and where this client finds it."""
+
+    broker: Broker
+    address: Address
+
+
+def brokers_for(image: Image, settings: BrokerSettings, node_id: int, local: str) -> list[Found]:
+    """The brokers of the image by number; `local` is where the client reached this node."""
+    found = []
+    for _, broker in sorted(image.brokers.items()):
+        if broker.broker_id == node_id:
+            found.append(Found(broker, advertised(settings, local)))
+        elif broker.listeners:
+            found.append(Found(broker, Address(broker.listeners[0].host, broker.listeners[0].port)))
+    return found
+
+
+def advertised(settings: BrokerSettings, local: str) -> Address:
+    """Where this node is, for a client that reached it at `local`."""
+    reached = parse_address(local)
+    told = _listeners(settings, "advertised.listeners")
+    if not told:
+        return reached
+    listened = [name for name, address in _listeners(settings, "listeners").items() if address.port == reached.port]
+    name = next((name for name in listened if name in told), next(iter(told)))
+    return Address(told[name].host or reached.host, told[name].port or reached.port)
+
+
+def parse_address(text: str) -> Address:
+    """A host and a port with a colon between them. An IPv4 address that came in IPv6's clothes is undressed."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]").removeprefix("::ffff:")
+    return Address(host, int(port) if port.isdecimal() else 0)
+
+
+def _listeners(settings: BrokerSettings, setting: str) -> dict[str, Address]:
+    """By name, without those of the controller."""
+    value, hidden = settings.value(setting), settings.value("controller.listener.names") or ()
+    listeners = {}
+    for entry in value if isinstance(value, tuple) else ():
+        name, separator, address = entry.partition("://")
+        if separator and not (isinstance(hidden, tuple) and name in hidden):
+            listeners[name] = parse_address(address)
+    return listeners

@@ -1,0 +1,109 @@
+"""DescribeTopicPartitions: partitions of topics, page by page.
+
+Serves    DescribeTopicPartitions 0. Without topics in the request, all of them.
+Answers   topics by name, at most so many partitions as the request and max.request.partition.size.limit (2,000) allow,
+          and a cursor where there are more. INVALID_REQUEST for a cursor that names no topic of the request, or no
+          partition at all.
+Departs   nowhere from Kafka 4.3.
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+
+from penstock.metadata.image import Broker, Image, Partition, Topic
+from penstock.metadata.names import INTERNAL_TOPICS
+from penstock.model.errors import ErrorCode
+from penstock.server.handlers.metadata import why_missing
+from penstock.server.handlers.needs import node_of
+from penstock.server.metadata_answer import NO_LEADER, TOPIC_OPERATIONS, offline_replicas
+from penstock.server.serving import Call, serves
+from penstock.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from penstock.wire.types import ZERO_UUID
+
+
+@serves(DescribeTopicPartitionsRequest)
+async def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, call: Call
+) -> DescribeTopicPartitionsResponse:
+    """One page."""
+    controller = node_of(call).controller
+    image, cursor = controller.image, request.cursor
+    asked = [topic.name for topic in request.topics]
+    if cursor is not None and ((asked and cursor.topic_name not in asked) or cursor.partition_index < 0):
+        refused = [_without_partitions(name, ErrorCode.INVALID_REQUEST) for name in asked]
+        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
+    first = "" if cursor is None else cursor.topic_name
+    names = sorted(name for name in dict.fromkeys(asked or image.topics) if name >= first)
+    limit = min(controller.settings.number("max.request.partition.size.limit"), request.response_partition_limit)
+    topics, next_cursor = _page(names, image, cursor, max(1, limit))
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
+
+
+def _page(
+    names: list[str], image: Image, cursor: Cursor | None, left: int
+) -> tuple[list[DescribeTopicPartitionsResponseTopic], DescribeTopicPartitionsResponseCursor | None]:
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if not left:
+            return topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_without_partitions(name, why_missing(name), TOPIC_OPERATIONS))
+            continue
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        end = min(len(topic.partitions), start + left)
+        topics.append(_topic(topic, start, end, image.brokers))
+        if end < len(topic.partitions):
+            return topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
+        left -= max(0, end - start)
+    return topics, None
+
+
+def _topic(topic: Topic, start: int, end: int, brokers: Mapping[int, Broker]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(index, partition, brokers)
+            for index, partition in islice(topic.partitions.items(), start, max(start, end))
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    index: int, partition: Partition, brokers: Mapping[int, Broker]
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=index,
+        leader_id=partition.leader if partition.leader in brokers else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=offline_replicas(partition, brokers),
+    )
+
+
+def _without_partitions(
+    name: str, code: ErrorCode, operations: int = -0x80000000
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS and code is not ErrorCode.INVALID_REQUEST,
+        partitions=(),
+        topic_authorized_operations=operations,
+    )

@@ -1,0 +1,129 @@
+"""Metadata: brokers, topics, partitions and their leaders; what every client asks first.
+
+Serves    Metadata 0–13: all topics (null; empty in version 0), by name, by id (from 12 on; names do not count then). A
+          missing topic is made if the request and auto.create.topics.enable allow it.
+Answers   per topic, each once, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. This node's
+          address is the one that the client reached, unless advertised.listeners says another.
+Departs   from Kafka 4.3: a topic that was made is in the answer already, ready to be written; why one could not be made
+          is told, where Kafka says UNKNOWN_TOPIC_OR_PARTITION for ever.
+"""
+
+from collections.abc import Sequence
+
+from penstock.metadata.commands import ZERO_ID, Refusal
+from penstock.metadata.names import INTERNAL_TOPICS, check_name
+from penstock.model.errors import ErrorCode
+from penstock.server.advertised import brokers_for
+from penstock.server.handlers.needs import Needs, node_of
+from penstock.server.metadata_answer import TOPIC_OPERATIONS, UNTOLD_OPERATIONS, encode_topic, write_answer
+from penstock.server.serving import Answer, Call, serves_frames
+from penstock.server.topic_creation import create_missing
+from penstock.wire.codec import decode
+from penstock.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+
+FIRST_WITH_IDS = 12
+CLUSTER_OPERATIONS = 8096
+"""Everything that can be done to a cluster, as bits."""
+
+
+@serves_frames(MetadataRequest)
+async def metadata(call: Call, frame: memoryview, position: int) -> Answer:
+    """Framed, because what it sends is kept encoded."""
+    version = call.version
+    request = decode(MetadataRequest, version, frame, position)
+    node = node_of(call)
+    topics = request.topics
+    if topics is not None and version < FIRST_WITH_IDS and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
+        refused = [encode_topic(_refused(topic), version) for topic in topics]
+        return [
+            write_answer(MetadataResponse(brokers=(), topics=()), refused, len(refused), version, call.correlation_id)
+        ]
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNTOLD_OPERATIONS
+    if topics is None or (version == 0 and not topics):
+        image = node.controller.image
+        pieces, count = [node.topic_pieces.all(image, version, operations)], len(image.topics)
+    else:
+        pieces = await _some(node, request, topics, version, operations)
+        count = len(pieces)
+    return [write_answer(_without_topics(node, call, request), pieces, count, version, call.correlation_id)]
+
+
+def _without_topics(node: Needs, call: Call, request: MetadataRequest) -> MetadataResponse:
+    controller = node.controller
+    found = brokers_for(controller.image, controller.settings, controller.node_id, call.local)
+    is_asked = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.broker_id, host=address.host, port=address.port, rack=broker.rack)
+            for broker, address in found
+            if not broker.is_fenced
+        ],
+        cluster_id=node.directory.identity["cluster_id"],
+        controller_id=controller.node_id,
+        topics=(),
+        cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else UNTOLD_OPERATIONS,
+    )
+
+
+async def _some(
+    node: Needs, request: MetadataRequest, topics: Sequence[MetadataRequestTopic], version: int, operations: int
+) -> list[bytes]:
+    """The topics that are asked for, encoded, each once."""
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_ID)
+    if ids:
+        return [_by_id(node, topic_id, version, operations) for topic_id in ids]
+    names = dict.fromkeys(topic.name or "" for topic in topics)
+    failed: dict[str, ErrorCode] = {}
+    missing = [name for name in names if name not in node.controller.image.topics]
+    if missing and request.allow_auto_topic_creation and node.controller.settings.is_on("auto.create.topics.enable"):
+        failed = await create_missing(node.controller, node.adoption, missing)
+    image = node.controller.image
+    pieces = []
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is not None and name not in failed:
+            pieces.append(node.topic_pieces.one(topic, image, version, operations))
+        else:
+            row = _missing(name, failed.get(name) or why_missing(name), operations)
+            pieces.append(encode_topic(row, version))
+    return pieces
+
+
+def _by_id(node: Needs, topic_id: bytes, version: int, operations: int) -> bytes:
+    image = node.controller.image
+    topic = image.topic_by_id(topic_id)
+    if topic is not None:
+        return node.topic_pieces.one(topic, image, version, operations)
+    unknown = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=())
+    return encode_topic(unknown, version)
+
+
+def why_missing(name: str) -> ErrorCode:
+    """What to say of a topic that is not there."""
+    try:
+        check_name(name)
+    except Refusal as refusal:
+        return refusal.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _missing(name: str, code: ErrorCode, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=(),
+        topic_authorized_operations=operations,
+    )
+
+
+def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=()
+    )

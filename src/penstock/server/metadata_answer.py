@@ -1,0 +1,129 @@
+"""Answers to Metadata, put together from encoded topics that are kept for as long as the topic stays the same.
+
+Clients ask for the same topics again and again, and a topic of a thousand partitions takes milliseconds to encode. What
+is sent is what the codec would have written for the whole answer: only the topics' array is spliced in.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from penstock.metadata.image import Broker, Image, Partition, Topic
+from penstock.metadata.names import INTERNAL_TOPICS
+from penstock.model.errors import ErrorCode
+from penstock.model.limits import MIB
+from penstock.wire.codec import encode
+from penstock.wire.headers import response_frame
+from penstock.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from penstock.wire.varint import write_uvarint
+
+KEPT_BYTES_MAX: Final = 32 * MIB
+TOPIC_OPERATIONS: Final = 3576
+"""Everything that can be done to a topic, as bits: who may not do all of it is not told here yet."""
+UNTOLD_OPERATIONS: Final = -0x80000000
+NO_LEADER: Final = -1
+
+_LENGTH = struct.Struct(">i")
+_FLEXIBLE_FIRST = MetadataResponse.FLEXIBLE.first
+
+
+def _tail_bytes(version: int) -> int:
+    """What follows the topics: cluster operations (8 to 10), an error code (13), tagged fields."""
+    return 4 * (8 <= version <= 10) + 2 * (version >= 13) + (version >= _FLEXIBLE_FIRST)
+
+
+def write_answer(
+    without_topics: MetadataResponse, pieces: Sequence[bytes], count: int, version: int, call: int
+) -> bytes:
+    """The whole frame: an answer without topics, and `count` encoded topics to put into it."""
+    frame = response_frame(without_topics, version, call)
+    is_flexible = version >= _FLEXIBLE_FIRST
+    tail = len(frame) - _tail_bytes(version)
+    out = frame[: tail - (1 if is_flexible else 4)]
+    if is_flexible:
+        write_uvarint(out, count + 1)
+    else:
+        out += _LENGTH.pack(count)
+    for piece in pieces:
+        out += piece
+    out += frame[tail:]
+    _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
+    return bytes(out)
+
+
+def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
+    """One topic as it stands in the answer's array."""
+    with_one = encode(MetadataResponse(brokers=(), topics=(topic,)), version)
+    without = len(encode(MetadataResponse(brokers=(), topics=()), version))
+    tail = _tail_bytes(version)
+    return bytes(with_one[without - tail : len(with_one) - tail])
+
+
+def describe_topic(topic: Topic, brokers: Mapping[int, Broker], operations: int) -> MetadataResponseTopic:
+    """A topic that exists."""
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_describe(index, partition, brokers) for index, partition in topic.partitions.items()],
+        topic_authorized_operations=operations,
+    )
+
+
+def _describe(index: int, partition: Partition, brokers: Mapping[int, Broker]) -> MetadataResponsePartition:
+    has_leader = partition.leader in brokers
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader if has_leader else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=offline_replicas(partition, brokers),
+    )
+
+
+def offline_replicas(partition: Partition, brokers: Mapping[int, Broker]) -> list[int]:
+    """Replicas whose broker is not up."""
+    return [each for each in partition.replicas if each not in brokers or brokers[each].is_fenced]
+
+
+class TopicPieces:
+    """Encoded topics. A change of brokers forgets all, because every partition tells which replicas are offline."""
+
+    def __init__(self, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+        self._kept_bytes_max = kept_bytes_max
+        self._kept_bytes = 0
+        self._brokers: Mapping[int, Broker] = {}
+        self._pieces: dict[tuple[int, int], dict[str, tuple[Topic, bytes]]] = {}
+        self._all: dict[tuple[int, int], tuple[object, bytes]] = {}
+
+    def one(self, topic: Topic, image: Image, version: int, operations: int = UNTOLD_OPERATIONS) -> bytes:
+        """A topic of the image."""
+        if image.brokers is not self._brokers or self._kept_bytes > self._kept_bytes_max:
+            self._forget(image)
+        pieces = self._pieces.setdefault((version, operations), {})
+        found = pieces.get(topic.name)
+        if found is not None and found[0] is topic:
+            return found[1]
+        piece = encode_topic(describe_topic(topic, image.brokers, operations), version)
+        pieces[topic.name] = topic, piece
+        self._kept_bytes += len(piece) - (0 if found is None else len(found[1]))
+        return piece
+
+    def all(self, image: Image, version: int, operations: int = UNTOLD_OPERATIONS) -> bytes:
+        """All topics of the image, by name."""
+        kept = self._all.get((version, operations))
+        if kept is not None and kept[0] is image.topics and image.brokers is self._brokers:
+            return kept[1]
+        topics = sorted(image.topics.items())
+        joined = b"".join([self.one(topic, image, version, operations) for _, topic in topics])
+        self._all[version, operations] = image.topics, joined
+        return joined
+
+    def _forget(self, image: Image) -> None:
+        self._brokers = image.brokers
+        self._kept_bytes = 0
+        self._pieces.clear()
+        self._all.clear()

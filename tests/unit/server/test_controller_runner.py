@@ -1,0 +1,383 @@
+"""The controller on its log: replies wait for the disk, images are published in order, a power cut undoes no reply."""
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+
+from penstock.host.lossy import LossyDisk
+from penstock.log.settings import Durability
+from penstock.metadata.changes import Changes
+from penstock.metadata.commands import (
+    ConfigChanges,
+    CreateTopics,
+    DeleteTopics,
+    IncrementalAlterConfigs,
+    NewTopic,
+    TopicRef,
+)
+from penstock.metadata.controller import Controller
+from penstock.metadata.draft import InconsistentRecord
+from penstock.metadata.image import BROKER, TOPIC, Image
+from penstock.metadata.records import RemoveTopicRecord
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.model.errors import BatchTooLarge, ErrorCode, StorageError
+from penstock.server.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, append_records, read_records
+from penstock.server.settings import CannotStart
+from penstock.simulator.entropy import SimulatedEntropy
+from tests.unit.server.handlers.cluster import FEATURES, NODE, Cluster, a_disk, clustered, on_virtual_time
+
+SET = 0
+SEGMENT = f"logs/{METADATA_LOG}/{0:020d}-0.log"
+
+
+def one(name: str, *configs: tuple[str, str]) -> CreateTopics:
+    return CreateTopics((NewTopic(name, configs=configs),))
+
+
+def names(image: Image) -> list[str]:
+    return sorted(image.topics)
+
+
+def test_a_reply_waits_for_the_sync_and_so_does_the_image() -> None:
+    async def story(cluster: Cluster) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        asking = loop.create_task(cluster.controller.ask(one("t")))
+        await asyncio.sleep(0.05)
+        assert "t" not in cluster.controller.image.topics
+        assert not asking.done()
+        (reply,) = await asking
+        assert reply.code is ErrorCode.NONE
+        assert loop.time() - began >= 0.1
+        assert cluster.controller.image.topics["t"].topic_id == reply.topic_id
+
+    clustered(story, sync_s=0.1)
+
+
+def test_overlapping_commands_see_each_other_and_share_rounds() -> None:
+    async def story(cluster: Cluster) -> None:
+        rounds = cluster.rounds.rounds
+        seen: list[list[str]] = []
+        cluster.controller.subscribe(lambda _changes, image: seen.append(names(image)))
+        replies = await asyncio.gather(*(cluster.controller.ask(one(name)) for name in ("a", "b", "a", "c")))
+        assert [reply[0].code for reply in replies] == [0, 0, ErrorCode.TOPIC_ALREADY_EXISTS, 0]
+        assert cluster.rounds.rounds - rounds <= 2
+        assert seen[-1] == ["a", "b", "c"]
+        assert seen == sorted(seen)
+
+    clustered(story, sync_s=0.1)
+
+
+def test_a_refusal_that_rests_on_something_undurable_waits_for_it() -> None:
+    """Who is told that a topic exists must be able to rely on it."""
+
+    async def story(cluster: Cluster) -> None:
+        loop = asyncio.get_running_loop()
+        first = loop.create_task(cluster.controller.ask(one("t")))
+        await asyncio.sleep(0.01)
+        second = loop.create_task(cluster.controller.ask(one("t")))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        await second
+        assert first.done()
+        assert second.result()[0].code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+    clustered(story, sync_s=0.1)
+
+
+def test_what_is_refused_or_only_validated_writes_nothing() -> None:
+    async def story(cluster: Cluster) -> None:
+        log = cluster.directory.logs[METADATA_LOG]
+        end = log.written_end
+        await cluster.controller.ask(CreateTopics((NewTopic("t"),), validate_only=True))
+        await cluster.controller.ask(CreateTopics((NewTopic("no good"),)))
+        assert log.written_end == end
+
+    clustered(story)
+
+
+def test_changes_are_published_before_replies_leave() -> None:
+    async def story(cluster: Cluster) -> None:
+        order: list[str] = []
+
+        def on_image(changes: Changes, _image: Image) -> None:
+            order.extend(f"published {topic.name}" for topic in changes.topics_created)
+
+        async def ask(name: str) -> None:
+            await cluster.controller.ask(one(name))
+            order.append(f"answered {name}")
+
+        cluster.controller.subscribe(on_image)
+        await asyncio.gather(ask("a"), ask("b"))
+        await ask("c")
+        assert order.index("published a") < order.index("answered a") < order.index("published c")
+        assert order.index("published b") < order.index("answered b") < order.index("published c")
+
+    clustered(story, sync_s=0.01)
+
+
+def test_a_replay_gives_the_same_image() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        await cluster.create("a", NewTopic("b", 3, configs=(("retention.ms", "5"),)), "c")
+        await cluster.controller.ask(DeleteTopics((TopicRef("a"),)))
+        change = ConfigChanges(BROKER, "", (("log.retention.ms", SET, "77"),))
+        await cluster.controller.ask(IncrementalAlterConfigs((change,), NODE))
+        image, settings = cluster.controller.image, cluster.controller.settings
+        assert settings.number("log.retention.ms") == 77
+        replayed = Controller(NODE, BrokerSettings(), SimulatedEntropy(cluster.entropy._stream))
+        for record in read_records(cluster.directory.logs[METADATA_LOG]):
+            replayed.apply(record)
+        assert replayed.image == image
+        await cluster.stop()
+        again = Cluster(disk, seed=2)
+        await again.load()
+        assert again.controller.image == image
+        assert again.controller.settings.number("log.retention.ms") == 77
+        await again.start()
+        assert again.controller.image.brokers[NODE].epoch > image.brokers[NODE].epoch
+        await again.stop()
+
+    on_virtual_time(story)
+
+
+def test_the_first_start_says_which_features_are_on_and_later_ones_do_not() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        ends = []
+        for seed in range(3):
+            cluster = Cluster(disk, seed=seed)
+            await cluster.start()
+            assert cluster.controller.image.features == {"metadata.version": 29}
+            broker = cluster.controller.image.brokers[NODE]
+            assert [feature.name for feature in broker.features] == [feature.name for feature in FEATURES]
+            assert broker.log_dirs == (bytes.fromhex(cluster.directory.identity["directory_id"]),)
+            ends.append(cluster.directory.logs[METADATA_LOG].written_end)
+            await cluster.stop()
+        assert ends == [2, 3, 4]
+
+    on_virtual_time(story)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_undoes_no_reply_and_shows_nothing_undurable(seed: int) -> None:
+    """Topics are created one after the other; the power goes somewhere in between, syncs and all."""
+    cut_s = 0.001 * (17 * seed % 97)
+
+    async def story() -> None:
+        disk = a_disk(0.01, seed)
+        answered: list[str] = []
+        shown: list[str] = []
+        for life in range(3):
+            cluster = Cluster(disk, seed=100 * seed + life)
+            await cluster.start()
+            for name in answered:
+                assert name in cluster.controller.image.topics, "a reply was undone"
+                assert f"{name}-0" in cluster.directory.logs
+            for name in shown:
+                assert name in cluster.controller.image.topics, "something was shown that did not last"
+            work = asyncio.get_running_loop().create_task(create_for_ever(cluster, life, answered, shown))
+            await asyncio.sleep(cut_s)
+            survivor = disk.power_cut()
+            work.cancel()
+            await asyncio.gather(work, cluster.crash(), return_exceptions=True)
+            disk = survivor
+        assert answered or cut_s < 0.05
+
+    async def create_for_ever(cluster: Cluster, life: int, answered: list[str], shown: list[str]) -> None:
+        for n in range(1_000):
+            name = f"t{life}.{n}"
+            asking = asyncio.get_running_loop().create_task(cluster.controller.ask(one(name)))
+            while not asking.done():
+                shown += [topic.name or "" for topic in (await cluster.metadata(None)).topics]
+                await asyncio.sleep(0.003)
+            if asking.exception() is None:
+                answered.append(name)
+
+    on_virtual_time(story)
+
+
+def test_a_failed_sync_throws_the_controller_away_with_a_sentence() -> None:
+    async def story() -> None:
+        disk = a_disk(0.01)
+        cluster = Cluster(disk)
+        await cluster.start()
+        await cluster.create("a")
+        disk.fail_next("sync", SEGMENT)
+        with pytest.raises(StorageError, match="offline: a sync failed"):
+            await cluster.controller.ask(one("b"))
+        assert names(cluster.controller.image) == ["a"]
+        (sentence,) = cluster.sentences
+        assert sentence.startswith("The metadata log failed, and nothing can be changed any more: a sync failed")
+        with pytest.raises(StorageError, match="the controller is offline"):
+            await cluster.controller.ask(one("c"))
+        response = await cluster.metadata("b", allow_auto_topic_creation=True)
+        assert response.topics[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await cluster.crash()
+
+    on_virtual_time(story)
+
+
+def test_a_failed_write_throws_the_controller_away() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        disk.fail_next("write", SEGMENT)
+        with pytest.raises(StorageError, match="a write failed"):
+            await cluster.controller.ask(one("b"))
+        assert len(cluster.sentences) == 1
+        await cluster.crash()
+
+    on_virtual_time(story)
+
+
+def test_a_full_disk_refuses_a_command_and_nothing_else() -> None:
+    async def story(cluster: Cluster) -> None:
+        disk = cluster.disk
+        assert isinstance(disk, LossyDisk)
+        disk.fail_next("write", SEGMENT, code=errno.ENOSPC)
+        with pytest.raises(StorageError, match="the disk is full"):
+            await cluster.controller.ask(one("b"))
+        assert cluster.controller.offline_reason is None
+        await cluster.create("b")
+        assert names(cluster.controller.image) == ["b"]
+
+    clustered(story)
+
+
+def test_a_command_that_is_too_large_is_refused_as_a_whole() -> None:
+    async def story(cluster: Cluster) -> None:
+        change = ConfigChanges(BROKER, "", tuple((f"plugin.{n}", SET, "x" * 32_000) for n in range(600)))
+        with pytest.raises(BatchTooLarge):
+            await cluster.controller.ask(IncrementalAlterConfigs((change,), NODE))
+        assert cluster.controller.offline_reason is None
+        assert not cluster.controller.image.config(BROKER, "")
+        await cluster.create("b")
+
+    clustered(story)
+
+
+def test_a_value_that_no_record_can_hold_is_refused() -> None:
+    async def story(cluster: Cluster) -> None:
+        end = cluster.directory.logs[METADATA_LOG].written_end
+        change = ConfigChanges(BROKER, "", (("one", SET, "1"), ("two", SET, "x" * 40_000)))
+        with pytest.raises(Unrecordable, match="a string of more than 32767 bytes"):
+            await cluster.controller.ask(IncrementalAlterConfigs((change,), NODE))
+        assert cluster.directory.logs[METADATA_LOG].written_end == end
+
+    clustered(story)
+
+
+def test_many_large_commands_are_read_in_several_pieces() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        for n in range(3):
+            change = ConfigChanges(BROKER, "", tuple((f"plugin.{n}.{i}", SET, "x" * 30_000) for i in range(100)))
+            await cluster.controller.ask(IncrementalAlterConfigs((change,), NODE))
+        image = cluster.controller.image
+        await cluster.stop()
+        again = Cluster(disk, seed=2)
+        await again.load()
+        assert again.controller.image == image
+
+    on_virtual_time(story)
+
+
+def test_a_record_that_does_not_fit_never_reaches_the_log() -> None:
+    async def story(cluster: Cluster) -> None:
+        log = cluster.directory.logs[METADATA_LOG]
+        end = log.written_end
+        with pytest.raises(InconsistentRecord):
+            cluster.controller._record(log, [RemoveTopicRecord(topic_id=b"n" * 16)])
+        assert log.written_end == end
+
+    clustered(story)
+
+
+def test_logs_without_a_metadata_log_are_not_taken_for_an_empty_cluster() -> None:
+    """Else every log in the directory would be an orphan."""
+
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        await cluster.create("a")
+        await cluster.directory.delete(cluster.directory.logs[METADATA_LOG])
+        await cluster.crash()
+        again = Cluster(disk, seed=2)
+        with pytest.raises(CannotStart, match="has 1 logs but no __cluster_metadata-0"):
+            await again.load()
+
+    on_virtual_time(story)
+
+
+def test_a_metadata_log_that_contradicts_itself_is_not_guessed_at() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        append_records(cluster.directory.logs[METADATA_LOG], [RemoveTopicRecord(topic_id=b"n" * 16)], 0)
+        await cluster.stop()
+        with pytest.raises(CannotStart, match="cannot be read: there is no topic with id"):
+            await Cluster(disk, seed=2).load()
+
+    on_virtual_time(story)
+
+
+def test_the_metadata_log_is_synced_and_kept_whatever_topics_are_told() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        for seed in range(2):
+            cluster = Cluster(disk, {"log.retention.ms": "1", "durability": "replicated"}, seed=seed)
+            await cluster.start()
+            assert cluster.directory.logs[METADATA_LOG].settings == METADATA_SETTINGS
+            await cluster.stop()
+
+    assert METADATA_SETTINGS.durability is Durability.FSYNC
+    assert METADATA_SETTINGS.retention_ms is None
+    on_virtual_time(story)
+
+
+def test_producer_ids_are_given_once_over_blocks_and_lives() -> None:
+    async def story() -> None:
+        disk = a_disk(0.001)
+        given: list[int] = []
+        for seed in range(3):
+            cluster = Cluster(disk, seed=seed)
+            await cluster.start()
+            given += await asyncio.gather(*(cluster.producer_ids.next() for _ in range(1_500)))
+            await cluster.stop()
+        assert len(dict.fromkeys(given)) == 4_500
+        assert given[0] == 0
+        assert max(given) < 6_000
+
+    on_virtual_time(story)
+
+
+def test_no_producer_id_comes_from_a_controller_that_is_offline() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        disk.fail_next("write", SEGMENT)
+        for _ in range(2):
+            with pytest.raises(StorageError):
+                await cluster.producer_ids.next()
+        await cluster.crash()
+
+    on_virtual_time(story)
+
+
+def test_a_topics_settings_are_in_the_image() -> None:
+    async def story(cluster: Cluster) -> Any:
+        await cluster.create(NewTopic("t", configs=(("retention.ms", "5"),)))
+        return cluster.controller.image.config(TOPIC, "t")
+
+    assert clustered(story) == {"retention.ms": "5"}
