@@ -15,7 +15,7 @@ class Misused(Failed):
     exit_code = 2
 
 
-_START_ONE = "start one with `penstock dev`, or say where yours is with -b host:port"
+_START_ONE = "Start one with `penstock dev`, or say where yours is with -b host:port"
 
 
 def sentence(error: BaseException) -> str | None:
@@ -33,15 +33,16 @@ def _of_client(error: BaseException) -> str | None:
     from penstock.client.errors import ClientError, Refused, TimedOut, Unreachable
     from penstock.model.errors import ErrorCode
 
+    told = str(error).rstrip(".")
     match error:
         case Unreachable():
-            return f"{error}; {_START_ONE}"
+            return f"{told}{'' if told.endswith('?') else '.'} {_START_ONE}"
         case TimedOut():
-            return f"{error}; is the broker overloaded? --timeout gives it more time"
+            return f"{told}; is the broker overloaded? --timeout gives it more time"
         case Refused(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            return f"{error}; `penstock topic list` shows what there is"
+            return f"{told}; `penstock topic list` shows what there is"
         case Refused(code=ErrorCode.TOPIC_ALREADY_EXISTS):
-            return f"{error}; `penstock topic alter` changes it"
+            return f"{told}; `penstock topic alter` changes it"
         case ClientError():
-            return str(error)
+            return told
     return None

@@ -1,0 +1,45 @@
+"""Opens a client, runs a piece of work with it, and closes it. Options that say where the broker is."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
+
+T = TypeVar("T")
+
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option("-b", "--bootstrap", "--bootstrap-server", "--brokers", help="host:port, several with commas."),
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds that the broker has to answer.")]
+TIMEOUT_S = 30.0
+
+
+def run_with_client(bootstrap: str | None, timeout_s: float, work: "Callable[[Client], Awaitable[T]]") -> T:
+    """What the work gives. Who types a command wants to know at once that nobody is there: the first try decides."""
+    import asyncio
+
+    from penstock.client.client import Client
+
+    async def run() -> T:
+        async with Client(bootstrap, client_id="penstock-cli", timeout_ms=int(timeout_s * 1000)) as client:
+            await client.cluster.refresh(timeout_ms=1)
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def parse_pairs(texts: "list[str] | None", option: str) -> dict[str, str]:
+    """`k=v` by k."""
+    from penstock.cli.failing import Misused
+
+    pairs = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Misused(f"{option} {text!r} is not name=value")
+        pairs[name] = value
+    return pairs
