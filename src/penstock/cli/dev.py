@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.failing import Failed
+from penstock.cli.failing import Failed, Misused
 from penstock.cli.help import examples
 
 PORT = 9092
@@ -29,7 +29,7 @@ def dev(
     from penstock.cli.serve import serve
 
     if ephemeral and data is not None:
-        raise Failed("--data keeps what --ephemeral forgets: choose one of them")
+        raise Misused("--data keeps what --ephemeral forgets: choose one of them")
     chosen = port if port is not None else _free_port()
     note = None if port is not None or chosen == PORT else f"(port {PORT} is taken)"
     with tempfile.TemporaryDirectory(prefix="penstock-") if ephemeral else _kept(data) as path:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import config, dev
+from penstock.cli import config, consume, dev, produce, topic
 from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
 
@@ -29,6 +29,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 dev.add_to(app)
+topic.add_to(app)
+produce.add_to(app)
+consume.add_to(app)
 config.add_to(app)
 
 
@@ -58,9 +61,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
         app(args=None if arguments is None else list(arguments), prog_name="penstock")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:

@@ -1,0 +1,102 @@
+"""How records are printed, where reading begins, and how lines become records."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.cli.failing import Failed, Misused
+from penstock.cli.formats import printer_of
+from penstock.cli.records import Splitter
+from penstock.cli.starts import Place, parse_place
+from penstock.client.consumer import Message
+
+RECORD = Message("orders", 2, 41, 1_700_000_000_000, b"alice", b"caf\xc3\xa9", (("source", b"web"), ("empty", None)))
+TOMBSTONE = Message("orders", 0, 7, 0, None, None, ())
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [
+        (r"%s\n", "café\n"),
+        (r"%t[%p]@%o %T %k=%s\n", "orders[2]@41 1700000000000 alice=café\n"),
+        (r"%K\t%S\t%h%%", "5\t5\tsource=web,empty=%"),
+        (r"\x41\\%v", "A\\café"),
+        ("é %k", "é alice"),
+    ],
+)
+def test_letters(form: str, shown: str) -> None:
+    assert printer_of(form)(RECORD).decode() == shown
+
+
+def test_nothing_has_the_length_minus_one() -> None:
+    assert printer_of("%K %S [%k%s%h]")(TOMBSTONE) == b"-1 -1 []"
+
+
+@pytest.mark.parametrize("form", ["%x", "%", r"\q", "\\"])
+def test_an_unknown_letter_is_misuse(form: str) -> None:
+    with pytest.raises(Misused, match="means nothing"):
+        printer_of(form)
+
+
+def test_json_keeps_everything() -> None:
+    printer = printer_of("json")
+    assert json.loads(printer(RECORD)) == {
+        "topic": "orders",
+        "partition": 2,
+        "offset": 41,
+        "timestamp_ms": 1_700_000_000_000,
+        "key": "alice",
+        "value": "café",
+        "headers": [{"name": "source", "value": "web"}, {"name": "empty", "value": None}],
+    }
+    row = json.loads(printer(RECORD._replace(key=None, value=b"\xff", headers=())))
+    assert (row["key"], row["value_base64"]) == (None, "/w==")
+    assert "headers" not in row
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("start", Place("earliest")),
+        ("beginning", Place("earliest")),
+        ("end", Place("latest")),
+        ("42", Place(offset=42)),
+        ("-10", Place(offset=-10)),
+        ("15m", Place(timestamp_ms=int(NOW.timestamp() - 900) * 1000)),
+        ("2d ago", Place(timestamp_ms=int(NOW.timestamp() - 172_800) * 1000)),
+        ("@1700000000000", Place(timestamp_ms=1_700_000_000_000)),
+        ("s@1700000000000", Place(timestamp_ms=1_700_000_000_000)),
+        ("2026-01-31T12:00:00Z", Place(timestamp_ms=int(NOW.timestamp()) * 1000)),
+    ],
+)
+def test_places_to_start(text: str, place: Place) -> None:
+    assert parse_place(text, NOW) == place
+
+
+def test_a_place_that_is_none() -> None:
+    with pytest.raises(Misused, match="no place to start"):
+        parse_place("yesterdayish", NOW)
+
+
+def test_lines_become_records() -> None:
+    assert Splitter(None, None).split(b"a:b") == (None, b"a:b")
+    assert Splitter("k", None).split(b"v") == (b"k", b"v")
+    assert Splitter(None, ":").split(b"a:b:c") == (b"a", b"b:c")
+    assert Splitter(None, "\\t").split(b"a\tb") == (b"a", b"b")
+    assert Splitter(None, ":", empty_is_null=True).split(b"a:") == (b"a", None)
+    assert Splitter(None, None).split(b"") == (None, b"")
+
+
+def test_a_line_without_a_delimiter_is_named() -> None:
+    splitter = Splitter(None, ":")
+    splitter.split(b"a:b")
+    with pytest.raises(Failed, match="line 2 has no ':'"):
+        splitter.split(b"ab")
+
+
+@pytest.mark.parametrize(("key", "delimiter"), [("k", ":"), (None, "")])
+def test_keys_from_two_places_make_no_sense(key: str | None, delimiter: str) -> None:
+    with pytest.raises(Misused):
+        Splitter(key, delimiter)
