@@ -9,22 +9,63 @@ from typing import Protocol
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
+from penstock.metadata.records import BrokerEndpoint
 from penstock.model.ports import Clock, Disk, Entropy, Network, Workers
+from penstock.replication.fetch_sessions import FetchSessions
+from penstock.server.adoption import Adoption
 from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
+from penstock.server.controller_runner import ControllerRunner
 from penstock.server.dispatch import Dispatch
 from penstock.server.group_commit import GroupCommit
-from penstock.server.handlers import api_versions
+from penstock.server.handlers import (
+    api_versions,
+    configs,
+    delete_records,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    topics,
+)
 from penstock.server.input_pool import InputPool
 from penstock.server.listener import ConnectionListener
+from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
+from penstock.server.producer_ids import ProducerIds
 from penstock.server.settings import CannotStart, NodeSettings, check_listener
 from penstock.server.stall import StallMeter
+from penstock.server.upkeep_loop import Upkeep
 
 logger = logging.getLogger("penstock.node")
 
-HANDLERS: Sequence[ModuleType] = (api_versions,)
+HANDLERS: Sequence[ModuleType] = (
+    api_versions,
+    configs,
+    delete_records,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    topics,
+)
 """Everything that a node serves."""
 
 
@@ -57,6 +98,10 @@ class Node:
 
     directory: DataDirectory
     listener: ConnectionListener
+    controller: ControllerRunner
+    adoption: Adoption
+    upkeep: Upkeep
+    producer_ids: ProducerIds
 
     def __init__(self, ports: Ports, settings: NodeSettings, handlers: Sequence[ModuleType] = HANDLERS) -> None:
         self.clock = ports.clock
@@ -69,6 +114,9 @@ class Node:
         self.partitions = Partitions()
         self.pool = InputPool(settings.limits.input_pool_bytes_max)
         self.stalls = StallMeter(settings.stall_ms_max)
+        self.fetch_sessions = FetchSessions(self.entropy)
+        self.topic_pieces = TopicPieces()
+        self.data_path = settings.data_path
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -89,10 +137,17 @@ class Node:
         )
         for found in self.directory.findings.damage:
             logger.warning("Damage in the data directory: %s", found)
+        self.controller = ControllerRunner(self.directory, self.clock, self.entropy, settings.node_id, settings.broker)
+        self.producer_ids = ProducerIds(self.controller)
+        self.upkeep = Upkeep(self.directory, self.partitions, self.clock, on_trouble=_tell_trouble)
+        self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
         self._rounds = GroupCommit(self.directory, self._on_round)
         self._commit = self._watch(self._rounds.run(), "group commit")
         self._watch(self.stalls.run(), "stall meter")
-        await self._adopt_image()
+        await self.controller.load()
+        await self.adoption.start()
+        self._watch(self.adoption.run(), "adoption")
+        self._watch(self.upkeep.run(), "upkeep")
         try:
             place = await self.network.listen(settings.listen_host, settings.listen_port)
         except OSError as error:
@@ -101,6 +156,9 @@ class Node:
                 f"Cannot listen on {settings.listen_host}:{settings.listen_port}: {error}; "
                 "stop whoever listens there, or choose another listen_port."
             ) from error
+        host, _, port = place.address.rpartition(":")
+        endpoint = BrokerEndpoint(name="PLAINTEXT", host=host, port=int(port), security_protocol=0)
+        await self.controller.register([endpoint], settings.features)
         service = Service(self, self.dispatch, settings.limits, self.pool, Complaints())
         self.listener = ConnectionListener(place, service, self.clock)
         self.listener.start()
@@ -113,10 +171,11 @@ class Node:
         logger.info("Stopped.")
 
     async def _close(self) -> None:
-        self._rounds.stop()
-        await asyncio.gather(self._commit, return_exceptions=True)
-        for task in self._tasks:
-            task.cancel()
+        async with self.upkeep.lock:  # so that nobody is stopped in the middle of work on a log
+            self._rounds.stop()
+            await asyncio.gather(self._commit, return_exceptions=True)
+            for task in self._tasks:
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.directory.close()
 
@@ -136,14 +195,12 @@ class Node:
             added.append(partition)
         return added
 
-    async def _adopt_image(self) -> None:
-        """The seam to the metadata: once there is an image, its topics become partitions here."""
-
     def _on_round(self, covered: Sequence[Log]) -> None:
         for log in covered:
             partition = self.partitions.of_log(log.identity.number)
             if partition is not None:
                 partition.advance()
+        self.controller.advance()
 
     def _watch(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
         """Runs something for as long as the node lives; its failure is told at once."""
@@ -151,6 +208,10 @@ class Node:
         task.add_done_callback(lambda done: _tell(done, name))
         self._tasks.append(task)
         return task
+
+
+def _tell_trouble(log: Log, error: Exception) -> None:
+    logger.warning("Upkeep of %s did not succeed: %s", log.path, error)
 
 
 def _tell(task: "asyncio.Task[None]", name: str) -> None:

@@ -1,9 +1,10 @@
 """What a node is told when it starts. What the cluster decides (topics, dynamic settings) is not here."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.limits import DEFAULT_LIMITS, Limits
 
 
@@ -36,6 +37,10 @@ class NodeSettings:
     stall_ms_max: int = 200
     """A loop that stands still for longer is worth a sentence in the log."""
     features: Sequence[Feature] = ()
+    broker: BrokerSettings = field(default_factory=lambda: BrokerSettings({}))
+    """What the operator's file says, by Kafka's names."""
+    data_path: str = "data"
+    """Where the data directory lies, as its operator named it."""
     limits: Limits = DEFAULT_LIMITS
 
 
