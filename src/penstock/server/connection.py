@@ -20,7 +20,7 @@ from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
 from penstock.server.order import Order
 from penstock.server.serving import Buffers, Call, Client
-from penstock.wire.codec import decode
+from penstock.wire.codec import decode_request
 from penstock.wire.declare import Request
 from penstock.wire.frames import FrameReader
 from penstock.wire.headers import response_frame
@@ -205,7 +205,7 @@ class ServedConnection:
             request, answered_version = ApiVersionsRequest(), 0
         else:
             try:
-                request, answered_version = decode(route.request, version, frame, position), version
+                request, answered_version = decode_request(route.request, version, frame, position), version
             except MalformedMessage as error:
                 raise _unreadable(opened, error) from None
         response = await route.handle(request, self._call(opened))

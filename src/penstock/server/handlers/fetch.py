@@ -17,7 +17,7 @@ from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.long_poll import LongPoll
 from penstock.server.reading import NO_RECORDS, Reading
 from penstock.server.serving import Answer, Buffers, Call, serves_frames
-from penstock.wire.codec import decode
+from penstock.wire.codec import decode_request
 from penstock.wire.hot.fetch import (
     FIRST_WITH_ENDPOINTS,
     FIRST_WITH_TOPIC_IDS,
@@ -39,7 +39,7 @@ LAST_WITHOUT_STORAGE_ERROR = 5
 @serves_frames(FetchRequest)
 async def fetch(call: Call, frame: memoryview, position: int) -> Answer:
     """Looks once; if that is not enough, the rest waits."""
-    request = decode(FetchRequest, call.version, frame, position)
+    request = decode_request(FetchRequest, call.version, frame, position)
     node = node_of(call)
     if max(request.replica_id, request.replica_state.replica_id) >= 0:
         return _refuse(call, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -18,7 +18,7 @@ from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.metadata_answer import TOPIC_OPERATIONS, UNTOLD_OPERATIONS, encode_topic, write_answer
 from penstock.server.serving import Answer, Call, serves_frames
 from penstock.server.topic_creation import create_missing
-from penstock.wire.codec import decode
+from penstock.wire.codec import decode_request
 from penstock.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -36,7 +36,7 @@ CLUSTER_OPERATIONS = 8096
 async def metadata(call: Call, frame: memoryview, position: int) -> Answer:
     """Framed, because what it sends is kept encoded."""
     version = call.version
-    request = decode(MetadataRequest, version, frame, position)
+    request = decode_request(MetadataRequest, version, frame, position)
     node = node_of(call)
     topics = request.topics
     if topics is not None and version < FIRST_WITH_IDS and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
