@@ -67,9 +67,14 @@ class Admin:
     # --- topics
 
     async def create_topics(
-        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        waits: bool = True,
+        timeout_ms: int | None = None,
     ) -> dict[str, CreatedTopic | Refused]:
-        """Makes topics."""
+        """Makes topics; `waits` until every partition has a leader, so that they can be used at once."""
         wanted = [
             CreatableTopic(
                 name=each.name,
@@ -89,12 +94,15 @@ class Admin:
             lambda answer: [each.error_code for each in answer.topics if each.error_code is not ErrorCode.NONE],
             timeout_ms=timeout_ms,
         )
-        return {
-            each.name: CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
-            if each.error_code is ErrorCode.NONE
-            else Refused(each.error_code, each.error_message, f"topic {each.name}")
-            for each in response.topics
-        }
+        made: dict[str, CreatedTopic | Refused] = {}
+        for each in response.topics:
+            if each.error_code is not ErrorCode.NONE:
+                made[each.name] = Refused(each.error_code, each.error_message, f"topic {each.name}")
+                continue
+            made[each.name] = CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
+            if waits and not validate_only:
+                await self._wait_for(each.name, timeout_ms)
+        return made
 
     async def create_topic(
         self,
@@ -108,12 +116,9 @@ class Admin:
         waits: bool = True,
         timeout_ms: int | None = None,
     ) -> CreatedTopic:
-        """Makes a topic; `waits` until every partition has a leader, so that it can be used at once."""
+        """Makes a topic."""
         topic = NewTopic(name, partitions, replication_factor, configs or {}, assignments)
-        made = _only(await self.create_topics([topic], validate_only=validate_only, timeout_ms=timeout_ms))
-        if waits and not validate_only:
-            await self._wait_for(name, timeout_ms)
-        return made
+        return _only(await self.create_topics([topic], validate_only=validate_only, waits=waits, timeout_ms=timeout_ms))
 
     async def _wait_for(self, name: str, timeout_ms: int | None, partitions: int = 1) -> None:
         retry = self.cluster.retry(timeout_ms)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from penstock import __version__
 from penstock.client.errors import ClientError, Closed, ConnectionLost, TimedOut, Unsupported, check
-from penstock.client.trouble import cannot_connect, closed_at_once, lost, unreadable
+from penstock.client.trouble import cannot_connect, closed_at_once, lost, not_let_in, unreadable
 from penstock.model.errors import ErrorCode, FrameTooLarge, MalformedMessage, ProtocolError
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.ports import Buffer, Connection, Network
@@ -72,6 +72,7 @@ class BrokerConnection:
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReader(DEFAULT_LIMITS.frame_bytes_max, first_bytes=RECEIVE_BYTES)
         self._first = b""
+        self._is_answered = False
         self._correlation_id = 0
         self._pending: deque[_Pending] = deque()
         self._outbox: list[Buffer] = []
@@ -193,7 +194,7 @@ class BrokerConnection:
                 view = self._frames.writable()
                 count = await self._connection.receive_into(view)
                 if not count:
-                    self._fail(lost(self.address) if self.served else closed_at_once(self.address))
+                    self._fail(self._hung_up())
                     return
                 if not self._first:
                     self._first = bytes(view[: min(count, _FIRST_BYTES)])
@@ -203,8 +204,13 @@ class BrokerConnection:
         except FrameTooLarge as error:
             self._fail(unreadable(self.address, self._first, str(error)))
         except OSError as error:
-            is_first = not self.served and isinstance(error, ConnectionResetError)
-            self._fail(closed_at_once(self.address) if is_first else lost(self.address, error))
+            self._fail(self._hung_up() if isinstance(error, ConnectionResetError) else lost(self.address, error))
+
+    def _hung_up(self) -> ClientError:
+        """What to make of it depends on how far the talk had come."""
+        if not self.served:
+            return closed_at_once(self.address)
+        return lost(self.address) if self._is_answered else not_let_in(self.address)
 
     def _take(self, frame: memoryview) -> None:
         """Hands an answer to whoever waits for it."""
@@ -215,6 +221,7 @@ class BrokerConnection:
             return
         pending = self._pending.popleft()
         pending.timer.cancel()
+        self._is_answered = bool(self.served)
         if pending.future.done():
             self._close_if_idle()
             return

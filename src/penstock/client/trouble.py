@@ -52,6 +52,11 @@ def closed_at_once(address: str) -> ConnectionLost:
     )
 
 
+def not_let_in(address: str) -> ConnectionLost:
+    """The other end knows the protocol but hung up on our first request."""
+    return ConnectionLost(f"{address} closed the connection at the first request: it may want a login (SASL)")
+
+
 def lost(address: str, error: OSError | None = None) -> ClientError:
     """The connection ended under way."""
     detail = f" ({error.strerror or error})" if error is not None and str(error) else ""
