@@ -69,7 +69,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         if told is None:
             told = f"a mistake of ours ({type(error).__name__}: {error}); {DEBUG}=1 shows where"
-        typer.echo(f"penstock: {told.rstrip('.')}.", err=True)
+        told = told.rstrip(".")
+        typer.echo(f"penstock: {told}{'' if told.endswith('?') else '.'}", err=True)
         return error.exit_code if isinstance(error, Failed) else 1
     return 0
 

@@ -81,6 +81,7 @@ def produce(
             block_ms_max=int(timeout * 1000),
         )
         deliveries = Deliveries()
+        is_new = topic in await client.cluster.refresh([topic])
         with _input(file) as descriptor, Counter(f"to {topic}") as counter:
             async for lines in read_lines(descriptor):
                 for line in lines:
@@ -92,6 +93,11 @@ def produce(
                     break
             await producer.flush()
             await deliveries.settled()
+        if is_new and deliveries.count:
+            count = len((await client.cluster.topic(topic)).partitions)
+            typer.echo(
+                f"Topic {topic} is new: the broker has created it with {count} partition{'s' * (count != 1)}.", err=True
+            )
         return deliveries
 
     done = run_with_client(bootstrap, timeout, work)

@@ -1,6 +1,7 @@
 """Runs a node until a signal says stop. The only file of the tools that opens the server."""
 
 import asyncio
+import fcntl
 import logging
 import os
 import signal
@@ -16,6 +17,7 @@ from penstock import __version__
 from penstock.cli.failing import Failed
 from penstock.cli.plan import Plan
 from penstock.log.directory import WrongDirectory
+from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ProtocolError
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
@@ -36,7 +38,8 @@ def serve(plan: Plan) -> None:
     except OSError as error:
         raise Failed(f"cannot make {plan.data_path}: {error.strerror}; choose another directory") from error
     try:
-        asyncio.run(_serve(plan))
+        with _alone_in(plan.data_path):
+            asyncio.run(_serve(plan))
     except (CannotStart, WrongDirectory, ProtocolError) as error:
         raise Failed(str(error)) from error
 
@@ -69,7 +72,23 @@ def settings_of(plan: Plan) -> NodeSettings:
         listen_host=plan.host,
         listen_port=plan.port,
         allow_plaintext_beyond_loopback=plan.allows_plaintext,
+        broker=BrokerSettings(plan.static),
+        data_path=str(plan.data_path),
     )
+
+
+@contextmanager
+def _alone_in(path: Path) -> Iterator[None]:
+    """Two nodes on the same data would destroy it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failed(f"another broker uses {path}: stop it, or choose another directory") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

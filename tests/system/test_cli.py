@@ -1,0 +1,164 @@
+"""The command line against a real broker, both in processes of their own: the first five minutes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "KAFKA_"))}
+
+
+@contextmanager
+def a_broker(directory: Path, *options: str) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    """`penstock dev` in a directory, and what it says when it is ready; it must stop well."""
+    command = [sys.executable, "-m", "penstock.cli.main", "dev", *options]
+    process = subprocess.Popen(
+        command, cwd=directory, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            said = "".join(process.stdout.readline() for _ in range(4))
+            yield process, said
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                _, complaints = process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    assert (process.returncode, complaints) == (0, "Stopping.\n")
+
+
+class Shell:
+    """Types commands in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def run(self, *arguments: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+        return subprocess.run(
+            command, cwd=self.directory, env=ENVIRONMENT, input=given, capture_output=True, timeout=60, check=False
+        )
+
+    def __call__(self, *arguments: str, given: bytes = b"") -> str:
+        done = self.run(*arguments, given=given)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def fails(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert (done.returncode, done.stdout) == (1, b"")
+        return done.stderr.decode()
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    directory = tmp_path_factory.mktemp("dev")
+    with a_broker(directory, "--ephemeral", "--port", "0"):
+        yield Shell(directory)
+
+
+def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
+    made = shell("topic", "create", "life", "-p", "2", "-c", "retention.ms=60000")
+    assert made == "life created: 2 partitions, 1 replica.\n"
+    assert "TOPIC_ALREADY_EXISTS" in shell.fails("topic", "create", "life")
+    assert shell("topic", "create", "life", "--if-not-exists") == "life is there already.\n"
+    rows = json.loads(shell("topic", "list", "-o", "json"))
+    assert {"name": "life", "partitions": 2, "replicas": 1} in rows
+    shell("topic", "alter", "life", "-p", "3", "-d", "retention.ms", "-c", "cleanup.policy=compact")
+    (found,) = json.loads(shell("topic", "describe", "life", "-o", "json"))
+    assert [each["partition"] for each in found["partitions"]] == [0, 1, 2]
+    assert {each["setting"]: each["value"] for each in found["settings"]}["cleanup.policy"] == "compact"
+    assert "did you mean retention.ms?" in shell.fails("topic", "alter", "life", "-c", "retension.ms=1")
+    assert shell("topic", "delete", "life") == "life deleted.\n"
+    assert "`penstock topic list`" in shell.fails("topic", "describe", "life")
+
+
+def test_records_there_and_back(shell: Shell) -> None:
+    shell("topic", "create", "round", "-p", "1")
+    told = shell("produce", "round", "-K:", "-H", "source=test", given="alice:café\nbob:2\ncarol:\n".encode())
+    assert told == "round[0]@0-2  3 records\n"
+    assert shell("consume", "round", "-e") == "café\n2\n\n"
+    shown = shell("consume", "round", "-e", "-f", r"%t %p@%o %k=%s %h %K %S\n", "-n", "1")
+    assert shown == "round 0@0 alice=café source=test 5 5\n"
+    assert shell("consume", "round", "-o", "-1", "-e", "-k") == "carol\t\n"
+    assert shell("consume", "round", "--from", "1", "-n", "1") == "2\n"
+    assert shell("consume", "round", "--from", "1h", "-e", "-p", "0").startswith("café\n")
+    assert shell("consume", "round", "--from", "end", "-e") == ""
+    rows = [json.loads(line) for line in shell("consume", "round", "-e", "-f", "json").splitlines()]
+    assert [row["key"] for row in rows] == ["alice", "bob", "carol"]
+    assert rows[0]["headers"] == [{"name": "source", "value": "test"}]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_every_codec(shell: Shell, codec: str) -> None:
+    lines = "again and again\n" * 100
+    assert shell("produce", f"in-{codec}", "-z", codec, given=lines.encode()).endswith("100 records\n")
+    assert shell("consume", f"in-{codec}", "-e") == lines
+
+
+def test_a_topic_is_created_by_its_first_record(shell: Shell) -> None:
+    done = shell.run("produce", "first-use", given=b'{"id": 1}\n')
+    assert done.stdout == b"first-use[0]@0\n"
+    assert b"Topic first-use is new" in done.stderr
+    assert shell("consume", "first-use", "-e") == '{"id": 1}\n'
+
+
+def test_a_file_of_many_lines(shell: Shell) -> None:
+    lines = "".join(f"line {number}\n" for number in range(20_000))
+    (shell.directory / "many").write_text(lines)
+    shell("topic", "create", "many", "-p", "1")
+    (row,) = json.loads(shell("produce", "many", "--file", "many", "-z", "lz4", "-o", "json"))
+    assert (row["records"], row["last_offset"]) == (20_000, 19_999)
+    assert shell("consume", "many", "-e") == lines
+
+
+def test_what_is_not_there(shell: Shell) -> None:
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in shell.fails("consume", "nowhere", "-e")
+    shell("topic", "create", "narrow", "-p", "1")
+    assert "counted from 0" in shell.fails("consume", "narrow", "-p", "7", "-e")
+
+
+def test_data_outlives_the_broker_and_belongs_to_one(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    with a_broker(tmp_path, "--port", "0") as (process, said):
+        assert re.search(
+            rf"ready in \d+\.\d s  \(pid {process.pid}\)\nKafka  localhost:\d+\nData   .penstock/data", said
+        )
+        assert (tmp_path / ".penstock" / "endpoint").read_text().startswith("127.0.0.1:")
+        shell("produce", "kept", given=b"one\n")
+        assert "another broker uses .penstock/data" in shell.fails("dev", "--port", "0")
+    assert not (tmp_path / ".penstock" / "endpoint").exists()
+    with a_broker(tmp_path, "--port", "0"):
+        assert shell("produce", "kept", given=b"two\n") == "kept[0]@1\n"
+        assert shell("consume", "kept", "-e") == "one\ntwo\n"
+
+
+def test_a_server_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text(
+        "node.id=7\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs=data\nnum.partitions=4\n"
+    )
+    command = [sys.executable, "-m", "penstock.cli.main", "server", "--config", "server.properties"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process:
+        try:
+            process.stdout.readline()
+            address = process.stdout.readline().split()[1]
+            shell = Shell(tmp_path)
+            assert "4 partitions" in shell("topic", "create", "orders", "-b", address)
+            (found,) = json.loads(shell("topic", "describe", "orders", "-b", address, "-o", "json"))
+            assert {each["leader"] for each in found["partitions"]} == {7}
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+    assert process.returncode == 0
