@@ -6,11 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from penstock import SyncClient
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "KAFKA_"))}
 
@@ -126,6 +129,16 @@ def test_what_is_not_there(shell: Shell) -> None:
     assert "UNKNOWN_TOPIC_OR_PARTITION" in shell.fails("consume", "nowhere", "-e")
     shell("topic", "create", "narrow", "-p", "1")
     assert "counted from 0" in shell.fails("consume", "narrow", "-p", "7", "-e")
+
+
+def test_the_doctor_finds_a_clock_that_is_ahead(shell: Shell) -> None:
+    endpoint = (shell.directory / ".penstock" / "endpoint").read_text().strip()
+    assert all(each["is_well"] for each in json.loads(shell("doctor", "-o", "json")) if each["check"] != "disk")
+    with SyncClient(endpoint) as client:
+        client.publish("early", None, b"x", timestamp_ms=int(time.time() * 1000) + 600_000)
+    done = shell.run("doctor")
+    assert done.returncode == 1
+    assert re.search(r"WRONG  clocks +early\[0\] has a record from \d+ s in the future", done.stdout.decode())
 
 
 def test_data_outlives_the_broker_and_belongs_to_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import config, consume, dev, produce, topic
+from penstock.cli import config, consume, dev, doctor, produce, topic
 from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
 
@@ -33,6 +33,7 @@ topic.add_to(app)
 produce.add_to(app)
 consume.add_to(app)
 config.add_to(app)
+doctor.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

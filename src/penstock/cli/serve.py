@@ -16,12 +16,15 @@ import typer
 from penstock import __version__
 from penstock.cli.failing import Failed
 from penstock.cli.plan import Plan
-from penstock.log.directory import WrongDirectory
+from penstock.log.checked import Damaged, NewerFormat
+from penstock.log.directory import FORMAT_VERSION, WrongDirectory
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ProtocolError
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
 from penstock.server.settings import CannotStart, NodeSettings
+
+__all__ = ["FORMAT_VERSION", "serve", "settings_of"]
 
 _IMPORTED_AT_S = time.monotonic()
 
@@ -40,7 +43,7 @@ def serve(plan: Plan) -> None:
     try:
         with _alone_in(plan.data_path):
             asyncio.run(_serve(plan))
-    except (CannotStart, WrongDirectory, ProtocolError) as error:
+    except (CannotStart, Damaged, NewerFormat, WrongDirectory, ProtocolError) as error:
         raise Failed(str(error)) from error
 
 
