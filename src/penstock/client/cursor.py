@@ -7,7 +7,7 @@ from penstock.records.rows import Record
 
 
 class Cursor:
-    """See the module. `life` changes with every seek: what was asked for in a former life is thrown away."""
+    """See the module. `life` changes with every seek: what was fetched in a former life is thrown away."""
 
     __slots__ = (
         "ahead_bytes",

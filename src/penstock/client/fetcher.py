@@ -143,7 +143,6 @@ class Fetcher:
     # --- one fetch
 
     async def _fetch(self, node_id: int, cursors: list[Cursor]) -> None:
-        lives = {cursor: cursor.life for cursor in cursors}
         asked = {cursor: cursor.fetch_offset for cursor in cursors}
         try:
             connection = await self._cluster.connection(node_id, self._lane)
@@ -154,7 +153,7 @@ class Fetcher:
                 raise refusal(response.error_code, connection.address)
         except ClientError as error:
             for cursor in cursors:
-                if cursor.life == lives[cursor]:
+                if cursor.fetch_offset == asked[cursor]:
                     self._cluster.distrust(cursor.partition.topic)
                     self._failed(cursor, error)
             return
@@ -164,10 +163,10 @@ class Fetcher:
         parts = self._parts(request, version, response)
         for cursor in cursors:
             part = parts.get(cursor.partition)
-            if part is None or self.cursors.get(cursor.partition) is not cursor or cursor.life != lives[cursor]:
+            if part is None or self.cursors.get(cursor.partition) is not cursor:
                 continue
             if cursor.fetch_offset != asked[cursor]:
-                continue  # the partition has moved meanwhile, and its new leader was faster
+                continue  # the reader went elsewhere, or the partition did and its new leader was faster
             self._take(cursor, asked[cursor], part, response)
             if part.records is not None and len(part.records):
                 self.cursors[cursor.partition] = self.cursors.pop(cursor.partition)  # others go first next time

@@ -42,7 +42,7 @@ class Producer:
         batch_bytes: int = 256 * 1024,
         request_bytes_max: int = 1024 * 1024,
         buffer_bytes_max: int = 32 * 1024 * 1024,
-        block_ms_max: int = 60_000,
+        block_ms_max: int | None = None,
         delivery_timeout_ms: int = 120_000,
         creates_topics: bool = True,
         spread: Spread | Literal["sticky", "round-robin"] = "sticky",
@@ -63,7 +63,7 @@ class Producer:
             in_flight_max=REQUESTS_MAX if idempotent else 1,
         )
         self._cluster = cluster
-        self._block_ms_max = block_ms_max
+        self._block_ms_max = cluster.timeout_ms if block_ms_max is None else block_ms_max
         self._creates_topics = creates_topics
         self._budget = ByteBudget(buffer_bytes_max)
         self._spread: Spread
