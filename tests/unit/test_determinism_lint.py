@@ -19,6 +19,7 @@ ROOMS = [
     "security",
     "tier",
     "verify",
+    "client",
     "server",
     "simulator",
 ]

@@ -326,7 +326,9 @@ class Brokers:
                     if not log.start <= part.fetch_offset <= log.end:
                         error = error or ErrorCode.OFFSET_OUT_OF_RANGE
                     later = [each for each in log.batches if BatchView(each).last_offset >= part.fetch_offset]
-                    data = _first_bytes(later, part.partition_max_bytes)
+                    data = _first_bytes(
+                        later, min(part.partition_max_bytes, request.max_bytes - size), is_first=not size
+                    )
                     if request.isolation_level:
                         aborted = [
                             fetch.AbortedTransaction(producer_id=producer_id, first_offset=first)
@@ -348,11 +350,12 @@ class Brokers:
         return fetch.FetchResponse(throttle_time_ms=0, responses=topics), size
 
 
-def _first_bytes(batches: Iterable[bytes], bytes_max: int) -> bytes:
-    """Whole first batch, and then as much as fits, the last one cut off as Kafka does."""
+def _first_bytes(batches: Iterable[bytes], bytes_max: int, *, is_first: bool) -> bytes:
+    """As much as fits, the last batch cut off as Kafka does; the first of an answer is whole in any case."""
     data = b""
     for batch in batches:
-        data += batch if not data else batch[: max(0, bytes_max - len(data))]
+        is_whole = not data and is_first
+        data += batch if is_whole else batch[: max(0, bytes_max - len(data))]
         if len(data) >= bytes_max:
             break
     return data

@@ -48,10 +48,12 @@ def consume(
     return play(brokers, main, seed=seed, options=world)
 
 
-def a_batch(*numbers: int, timestamp_ms: int = 0, producer: int | None = None, codec: int = 0) -> bytes:
+def a_batch(*numbers: int, timestamp_ms: int = 0, producer: int | None = None, is_plain: bool = False) -> bytes:
     options: dict[str, Any] = {}
     if producer is not None:
         options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    if is_plain:
+        options["is_transactional"] = False
     builder = BatchBuilder(**options)
     for number in numbers:
         builder.append(None, b"%d" % number, (), timestamp_ms + number)
@@ -225,8 +227,8 @@ def test_who_reads_everything_sees_everything_but_markers() -> None:
     assert found == [0, 1, 2, 3, 4, 6, 8, 9, 12]
 
 
-def test_a_producer_without_a_transaction_is_seen_although_its_transaction_was_aborted() -> None:
-    data = [a_batch(0, producer=1), a_batch(1), a_marker(1, ControlType.ABORT)]
+def test_what_a_producer_wrote_outside_of_its_transaction_is_seen() -> None:
+    data = [a_batch(0, producer=1), a_batch(1, producer=1, is_plain=True), a_marker(1, ControlType.ABORT)]
     views = []
     for offset, each in enumerate(data):
         batch = bytearray(each)
@@ -357,6 +359,21 @@ def test_a_bad_network_changes_nothing(seed: int) -> None:
     assert sorted(found.items()) == [(partition, list(range(100))) for partition in range(5)]
 
 
+def test_a_batch_that_does_not_fit_is_told() -> None:
+    """Kafka sends the first batch whole in any case; older brokers and others may not."""
+    brokers = Brokers()
+    (log,) = brokers.add_topic("t")
+    fill(log, 3)
+    log.batches = [log.batches[0][:-1]]
+
+    async def story(consumer: Consumer, _: Cluster) -> None:
+        await consumer.assign({T0: 0})
+        with pytest.raises(Refused, match="does not fit into a fetch: raise partition_bytes_max"):
+            await consumer.fetch_records()
+
+    consume(brokers, story)
+
+
 # --- bounds and moves
 
 
@@ -388,7 +405,7 @@ def test_no_partition_starves() -> None:
             order.append(piece.partition.partition)
         return order
 
-    order = consume(brokers, story, FetchSettings(partition_bytes_max=300))
+    order = consume(brokers, story, FetchSettings(bytes_max=300))
     assert [order[:8].count(partition) for partition in range(4)] == [2, 2, 2, 2]
 
 
@@ -410,7 +427,7 @@ def test_seek_forgets_what_was_fetched() -> None:
         with pytest.raises(ValueError, match="not assigned"):
             await consumer.seek(TopicPartition("t", 9), 0)
 
-    consume(brokers, story)
+    consume(brokers, story, FetchSettings(partition_bytes_max=200))
 
 
 def test_a_paused_partition_rests() -> None:

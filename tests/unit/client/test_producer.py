@@ -253,14 +253,16 @@ def test_an_answer_that_never_comes_is_not_waited_for_for_ever() -> None:
     assert requests(brokers) == 2
 
 
-def test_without_idempotence_order_holds_but_a_lost_answer_means_twice() -> None:
+@pytest.mark.parametrize("fault", [Fault.CLOSE_AFTER, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_without_idempotence_order_holds_but_a_lost_answer_means_twice(fault: Fault | ErrorCode) -> None:
     brokers = Brokers()
     brokers.add_topic("t")
-    brokers.fail(Api.PRODUCE, None, Fault.CLOSE_AFTER)
-    produce(brokers, lambda producer, _: send_many(producer, 12), batch_bytes=100, acks=1)
+    brokers.fail(Api.PRODUCE, None, fault)
+    brokers.produce_delay_s = 0.01
+    produce(brokers, lambda producer, _: send_many(producer, 30), batch_bytes=100, acks=1)
     found = values(brokers)
-    assert list(dict.fromkeys(found)) == list(range(12))
-    assert len(found) > 12
+    assert list(dict.fromkeys(found)) == list(range(30))
+    assert (len(found) > 30) is (fault is Fault.CLOSE_AFTER)
 
 
 def test_a_partition_that_moves_is_followed() -> None:
@@ -290,6 +292,35 @@ def test_a_broker_that_is_down_for_a_while_is_waited_for() -> None:
         assert not sent.done()
         brokers.world.start("broker-0")
         assert (await sent).offset == 1
+
+    produce(brokers, story)
+
+
+def test_a_leader_that_is_gone_is_looked_up_anew() -> None:
+    brokers = Brokers(2)
+    brokers.add_topic("t")
+
+    async def story(producer: Producer, cluster: Cluster) -> None:
+        await cluster.topic("t")
+        brokers.world.kill("broker-0")
+        brokers.move("t", 0, 1)
+        await producer.publish("t", b"0")
+
+    produce(brokers, story, delivery_timeout_ms=20_000)
+
+
+def test_a_partition_without_a_leader_is_waited_for_patiently() -> None:
+    brokers = Brokers()
+    (log,) = brokers.add_topic("t")
+    log.leader = -1
+
+    async def story(producer: Producer, _: Cluster) -> None:
+        sent = await producer.send("t", b"0")
+        await asyncio.sleep(10)
+        assert not sent.done()
+        assert 10 < sum(api is Api.METADATA for _, api, _ in brokers.seen) < 30
+        log.leader = 0
+        await sent
 
     produce(brokers, story)
 
@@ -393,22 +424,26 @@ def test_who_waits_too_long_is_told() -> None:
     produce(brokers, story, buffer_bytes_max=1500, block_ms_max=1000, request_timeout_ms=20_000)
 
 
-def test_requests_under_way_are_bounded() -> None:
+@pytest.mark.parametrize("partitions", [1, 20])
+def test_requests_under_way_are_bounded(partitions: int) -> None:
     brokers = Brokers()
-    brokers.add_topic("t")
+    brokers.add_topic("t", partitions)
     brokers.produce_delay_s = 0.01
 
+    async def send_to_all(producer: Producer) -> None:
+        await asyncio.gather(*[send_many(producer, 60 // partitions, partition=each) for each in range(partitions)])
+
     async def story(producer: Producer, _: Cluster) -> None:
-        await producer.publish("t", b"0")
+        await producer.publish("t", b"0", partition=0)
         (sender_node,) = producer._sender._nodes.values()
         most = 0
-        sending = asyncio.ensure_future(send_many(producer, 60))
+        sending = asyncio.ensure_future(send_to_all(producer))
         while not sending.done():
             most = max(most, sender_node.requests)
             await asyncio.sleep(0.001)
         assert most == 5
 
-    produce(brokers, story, batch_bytes=100)
+    produce(brokers, story, batch_bytes=100, request_bytes_max=1)
 
 
 # --- ends
@@ -451,9 +486,9 @@ def test_close_delivers_what_it_can_and_tells_of_the_rest() -> None:
 
 
 def test_old_brokers_get_names_and_new_ones_ids() -> None:
-    for newest, by_id in ((12, False), (13, True)):
+    for newest, metadata, by_id in ((12, 13, False), (13, 13, True), (13, 9, False)):
         brokers = Brokers()
-        brokers.newest = {Api.PRODUCE: newest}
+        brokers.newest = {Api.PRODUCE: newest, Api.METADATA: metadata}
         brokers.add_topic("t")
         produce(brokers, lambda producer, _: producer.publish("t", b"1"))
         (request,) = (request for _, request in brokers.requests if isinstance(request, ProduceRequest))
