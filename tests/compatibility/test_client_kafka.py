@@ -251,6 +251,14 @@ def test_all_codecs_and_acks(kafka: KafkaNode, codec: Codec, acks: Acks) -> None
         await producer.flush(30_000)
         offsets = [each.result().offset for each in sent]
         assert offsets == ([-1] * 200 if acks == 0 else list(range(200)))
+        consumer = client.consumer()
+        await consumer.assign({TopicPartition(topic, 0): 0})
+        count = 0
+        while count < 200:
+            fetched = await consumer.fetch_batches(10_000)
+            assert fetched is not None
+            assert {batch.codec for batch in fetched.batches} == {codec}
+            count += sum(batch.count for batch in fetched.batches)
 
     run(kafka, story)
     found = stranger_reads(kafka, topic, 200)
@@ -312,7 +320,7 @@ def test_connections_that_are_cut_cost_and_repeat_nothing(kafka: KafkaNode, is_l
             await producer.close()
             await cluster.close()
             ports.close()
-            assert network.cuts >= 10
+            assert network.cuts >= 5
             assert [each.offset for each in deliveries] == [number // 2 for number in range(count)]
             return await values(client, topic)
 

@@ -87,7 +87,8 @@ async def add_user(bootstrap: str) -> None:
 def test_a_login_opens_the_door_and_keeps_it_open(guarded: GuardedNode, mechanism: Mechanism) -> None:
     async def story() -> None:
         topic = f"guarded-{mechanism.lower()}"
-        async with Client(guarded.guarded, sasl=Credentials(mechanism, USER, PASSWORD)) as client:
+        login = Credentials(mechanism, USER, PASSWORD)
+        async with asyncio.timeout(25), Client(guarded.guarded, sasl=login) as client:
             await client.create_topic(topic)
             for number in range(12):  # longer than a login lasts
                 assert await client.publish(topic, None, str(number)) == (0, number)

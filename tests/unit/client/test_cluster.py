@@ -8,6 +8,7 @@ import pytest
 
 from penstock.client.admin import Admin
 from penstock.client.cluster import METADATA_AGE_MS_MAX, Cluster
+from penstock.client.connection import BrokerConnection
 from penstock.client.errors import Closed, Refused, Unreachable, Unsupported
 from penstock.client.metadata import Broker, ClusterView, TopicPartition
 from penstock.client.offsets import Moment, list_offsets
@@ -17,6 +18,7 @@ from penstock.host.entropy import HostEntropy
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.wire.messages.fetch import FetchRequest, FetchResponse
 from penstock.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -143,6 +145,41 @@ def test_what_is_closed_says_so() -> None:
             await cluster.refresh()
 
     ask(Brokers(), story)
+
+
+class ShortLogin:
+    """Good for ten seconds."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def log_in(self, connection: BrokerConnection) -> int:
+        assert connection.served
+        self.count += 1
+        return 10_000
+
+
+def test_a_login_that_runs_out_is_renewed_in_time_and_without_haste() -> None:
+    brokers = Brokers()
+
+    async def story(ports: ClientPorts) -> None:
+        login = ShortLogin()
+        cluster = Cluster("broker-0", ports=ports, login=login)
+        first = await cluster.any_connection()
+        await asyncio.sleep(8)
+        assert await cluster.any_connection() is first
+        slow = first.begin(FetchRequest(max_wait_ms=3000, min_bytes=1, topics=()), FetchResponse)
+        await asyncio.sleep(1)
+        second = await cluster.any_connection()
+        assert second is not first
+        assert login.count == 2
+        assert not first.is_closed, "an answer is still under way"
+        await slow
+        assert first.is_closed
+        assert not second.is_closed
+        await cluster.close()
+
+    play(brokers, story)
 
 
 # --- metadata
@@ -278,11 +315,13 @@ def test_a_refusal_that_lasts_is_told_with_its_code() -> None:
 
 
 def test_what_no_broker_serves_is_told_at_once() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: Cluster) -> float:
+        before = asyncio.get_running_loop().time()
         with pytest.raises(Unsupported, match="no version at all of DescribeGroups"):
             await cluster.ask_any(DescribeGroupsRequest(groups=()), DescribeGroupsResponse)
+        return asyncio.get_running_loop().time() - before
 
-    ask(Brokers(), story)
+    assert ask(Brokers(), story) < 0.1
 
 
 def test_pauses_grow_to_a_bound_and_differ() -> None:

@@ -246,6 +246,18 @@ def test_who_hangs_up_at_once_may_want_tls() -> None:
     assert "closed the connection at once: it may want TLS" in str(error)
 
 
+def test_who_hangs_up_on_the_first_request_may_want_a_login() -> None:
+    brokers = Brokers()
+    brokers.fail(Api.INIT_PRODUCER_ID, Fault.CLOSE)
+
+    async def story(ports: ClientPorts) -> None:
+        connection = await connect(ports)
+        with pytest.raises(ConnectionLost, match="at the first request: it may want a login"):
+            await connection.ask(AN_ID, InitProducerIdResponse)
+
+    play(brokers, story)
+
+
 def test_who_says_nothing_is_not_waited_for() -> None:
     async def stranger(connection: Connection) -> None:
         await connection.receive_into(memoryview(bytearray(1000)))
