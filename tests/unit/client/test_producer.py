@@ -357,8 +357,17 @@ def test_a_producer_id_that_is_refused_fails_what_waits() -> None:
     produce(brokers, story)
 
 
+def test_a_seed_repeats_itself() -> None:
+    assert through_a_bad_network(3) == through_a_bad_network(3)
+    assert through_a_bad_network(3) != through_a_bad_network(4)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_bad_network_changes_nothing(seed: int) -> None:
+    through_a_bad_network(seed)
+
+
+def through_a_bad_network(seed: int) -> str:
     brokers = Brokers(3)
     brokers.add_topic("t", 3)
     brokers.produce_delay_s = 0.005
@@ -387,6 +396,7 @@ def test_a_bad_network_changes_nothing(seed: int) -> None:
     play(brokers, main, seed=seed, options=options)
     for partition in range(3):
         assert values(brokers, partition=partition) == list(range(partition, 300, 3))
+    return brokers.world.trace_hash
 
 
 # --- bounds
