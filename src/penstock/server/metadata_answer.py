@@ -33,10 +33,10 @@ def _tail_bytes(version: int) -> int:
 
 
 def write_answer(
-    without_topics: MetadataResponse, pieces: Sequence[bytes], count: int, version: int, call: int
-) -> bytes:
+    without_topics: MetadataResponse, pieces: Sequence[bytes], count: int, version: int, correlation_id: int
+) -> bytearray:
     """The whole frame: an answer without topics, and `count` encoded topics to put into it."""
-    frame = response_frame(without_topics, version, call)
+    frame = response_frame(without_topics, version, correlation_id)
     is_flexible = version >= _FLEXIBLE_FIRST
     tail = len(frame) - _tail_bytes(version)
     out = frame[: tail - (1 if is_flexible else 4)]
@@ -48,7 +48,7 @@ def write_answer(
         out += piece
     out += frame[tail:]
     _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
-    return bytes(out)
+    return out
 
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:

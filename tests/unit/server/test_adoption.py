@@ -106,6 +106,17 @@ def test_a_topic_grows() -> None:
     clustered(story)
 
 
+def test_a_topic_that_changes_while_it_is_being_made_settles_when_all_is_done() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.ask(CreateTopics((NewTopic("t", 40),)))
+        await cluster.controller.ask(CreatePartitions((MorePartitions("t", 60),)))
+        assert cluster.partitions.named("t", 39) is None
+        await cluster.adoption.settled(["t"])
+        assert await produce(cluster, "t", 59) is NONE
+
+    clustered(story, sync_s=0.01)
+
+
 def test_a_deleted_topic_is_gone_at_once_and_its_files_soon() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.create(NewTopic("t", 2), "u")
@@ -238,9 +249,11 @@ def test_who_waits_for_a_sync_goes_when_the_topic_no_longer_asks_for_one() -> No
         partition = cluster.partitions.named("t", 0)
         assert partition is not None
         assert partition.log.settings.durability is Durability.FSYNC
-        cluster.append(partition)
+        changing = asyncio.get_running_loop().create_task(configure(cluster, TOPIC, "t", durability="replicated"))
+        await asyncio.sleep(0.005)
+        cluster.append(partition)  # too late for the round that makes the change durable
         waiting = partition.committed.wait_for(1)
-        await configure(cluster, TOPIC, "t", durability="replicated")
+        await changing
         assert waiting.done()
 
     clustered(story, sync_s=0.01)

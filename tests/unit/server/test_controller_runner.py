@@ -244,6 +244,7 @@ def test_a_full_disk_refuses_a_command_and_nothing_else() -> None:
         with pytest.raises(StorageError, match="the disk is full"):
             await cluster.controller.ask(one("b"))
         assert cluster.controller.offline_reason is None
+        assert not cluster.sentences
         await cluster.create("b")
         assert names(cluster.controller.image) == ["b"]
 

@@ -155,15 +155,17 @@ def test_the_brokers_limit_counts_too() -> None:
 
 def test_cursors_that_point_nowhere() -> None:
     async def story(cluster: Cluster) -> None:
-        await cluster.create(NewTopic("b", 2), "d")
+        await cluster.create(NewTopic("b", 2), NewTopic("d", 2))
         for cursor in (("zzz", 0), ("aaa", 2), ("b", -1)):
             (topic,) = (await page(cluster, "b", cursor=cursor)).topics
             assert (topic.error_code, topic.name) == (ErrorCode.INVALID_REQUEST, "b")
             assert topic.topic_authorized_operations == UNTOLD
         assert shown(await page(cluster, "b", cursor=("b", 100))) == [("b", [])]
-        assert shown(await page(cluster, cursor=("aaa", 5))) == [("b", [0, 1]), ("d", [0])]
-        assert shown(await page(cluster, cursor=("c", 5))) == [("d", [0])]
+        assert shown(await page(cluster, cursor=("aaa", 5))) == [("b", [0, 1]), ("d", [0, 1])]
+        assert shown(await page(cluster, cursor=("c", 5))) == [("d", [0, 1])]
         assert shown(await page(cluster, cursor=("zzz", 5))) == []
+        response = await page(cluster, limit=1, cursor=("b", 100))
+        assert (shown(response), next_of(response)) == ([("b", []), ("d", [0])], ("d", 1))
         for limit in (0, -1):
             response = await page(cluster, limit=limit)
             assert (shown(response), next_of(response)) == ([("b", [0])], ("b", 1))
