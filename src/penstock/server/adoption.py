@@ -8,7 +8,7 @@ better a stray log than a lost one.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Final
 
 from penstock.log.directory import DataDirectory
@@ -133,21 +133,19 @@ class Adoption:
         if topic is not None:
             node_id, topic_id = self._controller.node_id, topic.topic_id
             wanted = {index: placed for index, placed in topic.partitions.items() if node_id in placed.replicas}
-        for index, log in list(self._logs.get(name, {}).items()):
-            if log.identity.topic_id != topic_id.hex() or index not in wanted:
-                await self._remove(name, index, log)
-        indexes = list(wanted)
-        for first in range(0, len(indexes), LOGS_AT_ONCE):
-            adding = (self._add(name, topic_id, i, wanted[i]) for i in indexes[first : first + LOGS_AT_ONCE])
-            for outcome in await asyncio.gather(*adding, return_exceptions=True):
-                if outcome is not None:
-                    raise outcome
+        here = self._logs.get(name, {})
+        gone = [i for i, log in here.items() if log.identity.topic_id != topic_id.hex() or i not in wanted]
+        for indexes in _turns(gone):
+            async with self._lock:
+                await _all(self._remove(name, index) for index in indexes)
+        for indexes in _turns(list(wanted)):
+            await _all(self._add(name, topic_id, index, wanted[index]) for index in indexes)
 
-    async def _remove(self, name: str, index: int, log: Log) -> None:
+    async def _remove(self, name: str, index: int) -> None:
+        log = self._logs[name][index]
         self._retire(log)
-        async with self._lock:
-            if self._directory.logs.get(f"{name}-{index}") is log:  # else an earlier try came this far
-                await self._directory.delete(log)
+        if self._directory.logs.get(f"{name}-{index}") is log:  # else an earlier try came this far
+            await self._directory.delete(log)
         del self._logs[name][index]
         if not self._logs[name]:
             del self._logs[name]
@@ -197,3 +195,14 @@ class Adoption:
                 topic_id.hex(),
             )
         return not is_known
+
+
+def _turns(indexes: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (indexes[first : first + LOGS_AT_ONCE] for first in range(0, len(indexes), LOGS_AT_ONCE))
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """Waits for all of it, also when some of it fails."""
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
