@@ -1,7 +1,7 @@
 """The wire in microseconds: the hot path against the compiled codec, and the compiled codec against kio.
 
-just bench            everything in benchmarks/micro
-python benchmarks/micro/bench_wire.py [--json]
+./dev bench                                         everything in benchmarks/micro
+python -m benchmarks.micro.bench_wire [--json]
 """
 
 import io

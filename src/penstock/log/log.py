@@ -19,7 +19,7 @@ from penstock.log.pool import Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import NO_TIMESTAMP, Segment, scan_batches, scan_headers
 from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, Durability, LogSettings
-from penstock.model.errors import CorruptBatch, InvalidBatch, OffsetOutOfRange, StorageError
+from penstock.model.errors import CorruptBatch, DiskFull, InvalidBatch, OffsetOutOfRange, StorageError
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.ports import File, FileSlice
 from penstock.records.check import DEFAULT_RULES, Rules, check_batch
@@ -231,7 +231,7 @@ class Log:
             else:
                 # The cut must reach the disk too: this may have been the last write to the segment.
                 self.note_unsynced(segment)
-                raise StorageError(f"{self.path}: the disk is full; free space and send again") from error
+                raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
         self.take_offline(f"a write failed: {error}")
         raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
 
