@@ -134,12 +134,13 @@ class Node:
             node_id=settings.node_id,
             entropy=self.entropy,
             now_ms=self.clock.wall_ms(),
+            ledger_bytes=settings.ledger_bytes,
         )
         for found in self.directory.findings.damage:
             logger.warning("Damage in the data directory: %s", found)
         self.controller = ControllerRunner(self.directory, self.clock, self.entropy, settings.node_id, settings.broker)
         self.producer_ids = ProducerIds(self.controller)
-        self.upkeep = Upkeep(self.directory, self.partitions, self.clock, on_trouble=_tell_trouble)
+        self.upkeep = Upkeep(self.directory, self.partitions, self.clock, settings.upkeep, on_trouble=_tell_trouble)
         self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
         self._rounds = GroupCommit(self.directory, self._on_round)
         self._commit = self._watch(self._rounds.run(), "group commit")

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock.log.ledger import LEDGER_BYTES
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.limits import DEFAULT_LIMITS, Limits
+from penstock.server.upkeep_loop import DEFAULT_UPKEEP, UpkeepSettings
 
 
 class CannotStart(Exception):
@@ -42,6 +44,9 @@ class NodeSettings:
     data_path: str = "data"
     """Where the data directory lies, as its operator named it."""
     limits: Limits = DEFAULT_LIMITS
+    upkeep: UpkeepSettings = DEFAULT_UPKEEP
+    ledger_bytes: int = LEDGER_BYTES
+    """The size of each of the two files that say how far the logs are on stable storage."""
 
 
 def check_listener(settings: NodeSettings) -> None:
