@@ -1,7 +1,6 @@
 """Runs a node until a signal says stop. The only file of the tools that opens the server."""
 
 import asyncio
-import fcntl
 import logging
 import os
 import signal
@@ -41,8 +40,7 @@ def serve(plan: Plan) -> None:
     except OSError as error:
         raise Failed(f"cannot make {plan.data_path}: {error.strerror}; choose another directory") from error
     try:
-        with _alone_in(plan.data_path):
-            asyncio.run(_serve(plan))
+        asyncio.run(_serve(plan))
     except (CannotStart, Damaged, NewerFormat, WrongDirectory, ProtocolError) as error:
         raise Failed(str(error)) from error
 
@@ -78,20 +76,6 @@ def settings_of(plan: Plan) -> NodeSettings:
         broker=BrokerSettings(plan.static),
         data_path=str(plan.data_path),
     )
-
-
-@contextmanager
-def _alone_in(path: Path) -> Iterator[None]:
-    """Two nodes on the same data would destroy it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Failed(f"another broker uses {path}: stop it, or choose another directory") from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ closed while a worker uses it, whatever was cancelled meanwhile.
 import asyncio
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 from collections.abc import Callable, Sequence
@@ -169,6 +170,14 @@ class HostDisk:
         os.makedirs(self.root, DIRECTORY_MODE, exist_ok=True)
         # Held for life: syncfs reports errors since its descriptor was opened.
         self._root_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def claim(self) -> bool:
+        """Keeps other processes, and other disks of this one, out until `close`; False if somebody is in already."""
+        try:
+            fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def open(self, path: str, *, create: bool = False) -> HostFile:
         """Opens for reading and writing; `create` makes the file if it is missing."""

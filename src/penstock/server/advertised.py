@@ -7,7 +7,11 @@ which works from the same machine, from another one and from a container without
 from typing import NamedTuple
 
 from penstock.metadata.image import Broker, Image
+from penstock.metadata.records import BrokerEndpoint
 from penstock.metadata.settings.layers import BrokerSettings
+
+PLAINTEXT = 0
+"""The security protocol of the only kind of listener that there is."""
 
 
 class Address(NamedTuple):
@@ -33,6 +37,19 @@ def brokers_for(image: Image, settings: BrokerSettings, node_id: int, local: str
         elif broker.listeners:
             found.append(Found(broker, Address(broker.listeners[0].host, broker.listeners[0].port)))
     return found
+
+
+def endpoints(settings: BrokerSettings, bound: str) -> list[BrokerEndpoint]:
+    """What a node that is bound to an address tells the controller: what is advertised, else where it is bound."""
+    place = parse_address(bound)
+    told = _listeners(settings, "advertised.listeners")
+    if not told:
+        names = [name for name, address in _listeners(settings, "listeners").items() if address.port == place.port]
+        told = {next(iter(names), "PLAINTEXT"): place}
+    return [
+        BrokerEndpoint(name=name, host=at.host or place.host, port=at.port or place.port, security_protocol=PLAINTEXT)
+        for name, at in told.items()
+    ]
 
 
 def advertised(settings: BrokerSettings, local: str) -> Address:

@@ -8,6 +8,7 @@ from penstock.host.entropy import HostEntropy
 from penstock.host.files import HostDisk
 from penstock.host.sockets import HostNetwork
 from penstock.host.workers import ThreadWorkers
+from penstock.server.settings import CannotStart
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,11 @@ class HostPorts:
 
 
 def host_ports(data_path: str | os.PathLike[str]) -> HostPorts:
-    """The ports of a node whose data is at a path."""
+    """The ports of a node whose data is at a path; CannotStart if another node has it: two would destroy it."""
     workers = ThreadWorkers()
-    return HostPorts(HostClock(), HostEntropy(), HostDisk(data_path, workers), HostNetwork(workers), workers)
+    disk = HostDisk(data_path, workers)
+    ports = HostPorts(HostClock(), HostEntropy(), disk, HostNetwork(workers), workers)
+    if not disk.claim():
+        ports.close()
+        raise CannotStart(f"another broker uses {os.fspath(data_path)}: stop it, or choose another directory")
+    return ports

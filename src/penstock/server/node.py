@@ -9,10 +9,10 @@ from typing import Protocol
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
-from penstock.metadata.records import BrokerEndpoint
 from penstock.model.ports import Clock, Disk, Entropy, Network, Workers
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
+from penstock.server.advertised import endpoints
 from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
 from penstock.server.controller_runner import ControllerRunner
@@ -116,6 +116,7 @@ class Node:
         self.stalls = StallMeter(settings.stall_ms_max)
         self.fetch_sessions = FetchSessions(self.entropy)
         self.topic_pieces = TopicPieces()
+        self.complaints = Complaints()
         self.data_path = settings.data_path
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -155,12 +156,10 @@ class Node:
             await self._close()
             raise CannotStart(
                 f"Cannot listen on {settings.listen_host}:{settings.listen_port}: {error}; "
-                "stop whoever listens there, or choose another listen_port."
+                "stop whoever listens there, or choose another port: penstock dev --port, or listeners in its file."
             ) from error
-        host, _, port = place.address.rpartition(":")
-        endpoint = BrokerEndpoint(name="PLAINTEXT", host=host, port=int(port), security_protocol=0)
-        await self.controller.register([endpoint], settings.features)
-        service = Service(self, self.dispatch, settings.limits, self.pool, Complaints())
+        await self.controller.register(endpoints(settings.broker, place.address), settings.features)
+        service = Service(self, self.dispatch, settings.limits, self.pool, self.complaints)
         self.listener = ConnectionListener(place, service, self.clock)
         self.listener.start()
         logger.info("Listening on %s.", self.address)

@@ -56,6 +56,6 @@ def check_listener(settings: NodeSettings) -> None:
     if not is_loopback and not settings.allow_plaintext_beyond_loopback:
         raise CannotStart(
             f"The listener {host or '*'}:{settings.listen_port} is plaintext and can be reached from other machines: "
-            "set allow_plaintext_beyond_loopback=true if the network is trusted, "
+            "set allow.plaintext.beyond.loopback=true if the network is trusted, "
             "or listen on 127.0.0.1."
         )

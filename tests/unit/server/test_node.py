@@ -31,7 +31,7 @@ def append(partition: Partition) -> int:
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "10.1.2.3", "::", "broker.example"])
 def test_plaintext_that_others_can_reach_must_be_asked_for(host: str) -> None:
-    with pytest.raises(CannotStart, match="set allow_plaintext_beyond_loopback=true"):
+    with pytest.raises(CannotStart, match=r"set allow\.plaintext\.beyond\.loopback=true"):
         check_listener(NodeSettings("c", listen_host=host))
     check_listener(NodeSettings("c", listen_host=host, allow_plaintext_beyond_loopback=True))
 
@@ -52,13 +52,21 @@ def test_nothing_is_touched_before_the_listener_is_allowed(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_data_directory_belongs_to_one_node(tmp_path: Path) -> None:
+    first = host_ports(tmp_path)
+    with pytest.raises(CannotStart, match=f"another broker uses {tmp_path}: stop it, or choose another directory"):
+        host_ports(tmp_path)
+    first.close()
+    host_ports(tmp_path).close()
+
+
 def test_a_port_that_is_taken_is_told_and_the_data_is_closed_cleanly(tmp_path: Path) -> None:
     async def main() -> None:
         ports = host_ports(tmp_path)
         taken = await ports.network.listen("127.0.0.1", 0)
         port = int(taken.address.rpartition(":")[2])
         node = Node(ports, NodeSettings("c", listen_port=port))
-        with pytest.raises(CannotStart, match=f"Cannot listen on 127.0.0.1:{port}.*choose another listen_port"):
+        with pytest.raises(CannotStart, match=f"Cannot listen on 127.0.0.1:{port}.*choose another port"):
             await node.start()
         taken.close()
         again = Node(ports, NodeSettings("c", listen_port=port))

@@ -3,7 +3,8 @@
 Serves    DescribeConfigs 1–4, synonyms and documentation on request.
 Answers   a broker's own settings under its number, those of all brokers together under an empty name. INVALID_REQUEST
           for another broker's number; for all resources of a request in which one is of an unknown type.
-Departs   from Kafka 4.3: client metrics are INVALID_REQUEST; settings come sorted by name.
+Departs   from Kafka 4.3: client metrics are INVALID_REQUEST; settings come sorted by name. `penstock.clock.ms` and
+          `penstock.complaints` of a broker are told when they are asked for by name.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from penstock.server.handlers.configs import BROKER_LOGGER, LISTED
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.log_levels import levels
 from penstock.server.serving import Call, serves
+from penstock.server.vitals import vitals
 from penstock.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -79,7 +81,7 @@ def _rows(node: Needs, resource: DescribeConfigsResource) -> Sequence[Row]:
         if not name:
             return describe_cluster(settings, names)
         _check_number(name, controller.node_id, " or empty string,")
-        return describe_broker(settings, names)
+        return [*describe_broker(settings, names), *vitals(names or (), node.clock.wall_ms(), node.complaints)]
     if resource.resource_type == GROUP:
         if not name:
             raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")

@@ -6,6 +6,7 @@ from penstock.log.directory import DataDirectory
 from penstock.model.ports import Clock
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
+from penstock.server.complaints import Complaints
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partitions import Partitions
@@ -32,6 +33,7 @@ class Needs(Protocol):
     controller: ControllerRunner
     adoption: Adoption
     topic_pieces: TopicPieces
+    complaints: Complaints
     data_path: str
     """Where the data directory lies, as its operator named it."""
 

@@ -15,6 +15,7 @@ from penstock.metadata.records import BrokerEndpoint
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
+from penstock.server.complaints import Complaints
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers.metadata import metadata
@@ -48,6 +49,7 @@ class Cluster(Stand):
         self.entropy = SimulatedEntropy(Random(seed))
         self.static = BrokerSettings({**ONE_REPLICA, **(settings or {})})
         self.sentences: list[str] = []
+        self.complaints = Complaints()
         self.local = LOCAL
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -1,5 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources in every version."""
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from penstock.host.lossy import LossyDisk
 from penstock.metadata.commands import NewTopic
 from penstock.metadata.image import BROKER, GROUP, TOPIC
 from penstock.model.errors import ErrorCode
+from penstock.server.complaints import REMEMBERED_S
 from penstock.server.handlers.configs import (
     BROKER_LOGGER,
     CLIENT_METRICS,
@@ -386,5 +388,22 @@ def test_what_cannot_be_listed(kind: int) -> None:
     async def story(cluster: Cluster) -> None:
         response = await cluster.ask(list_config_resources, ListConfigResourcesRequest(resource_types=[TOPIC, kind]), 1)
         assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, ())
+
+    clustered(story)
+
+
+def test_clock_and_complaints_are_told_to_who_asks_for_them_by_name() -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.complaints.say("tls", "somebody began with TLS")
+        cluster.complaints.say("tls", "somebody else began with TLS")
+        cluster.complaints.tick()
+        asked = await values(cluster, BROKER, "1", "penstock.clock.ms", "penstock.complaints", "num.partitions")
+        assert int(str(asked["penstock.clock.ms"][0])) == cluster.clock.wall_ms()
+        (said,) = json.loads(str(asked["penstock.complaints"][0]))
+        assert said == {"kind": "tls", "sentence": "somebody else began with TLS", "count": 2, "seconds_ago": 1}
+        assert not [name for name in await values(cluster, BROKER, "1") if name.startswith("penstock.")]
+        for _ in range(REMEMBERED_S):
+            cluster.complaints.tick()
+        assert await values(cluster, BROKER, "1", "penstock.complaints") == {"penstock.complaints": ("[]", 5)}
 
     clustered(story)

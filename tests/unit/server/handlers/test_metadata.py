@@ -7,8 +7,10 @@ import pytest
 
 from penstock.metadata.commands import DeleteTopics, NewTopic, TopicRef
 from penstock.metadata.image import TOPIC, Broker, Image, Partition, Topic
+from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.shelves import Shelves
 from penstock.model.errors import ErrorCode
+from penstock.server.advertised import endpoints
 from penstock.server.metadata_answer import (
     TOPIC_OPERATIONS,
     UNTOLD_OPERATIONS,
@@ -265,6 +267,25 @@ def test_a_client_is_told_the_address_that_it_reached_unless_one_is_advertised(
         assert (broker.host, broker.port) == told
 
     clustered(story, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "registered"),
+    [
+        ({}, [("PLAINTEXT", "127.0.0.1", 9092)]),
+        ({"listeners": "IN://:9092"}, [("IN", "127.0.0.1", 9092)]),
+        ({"advertised.listeners": "PLAINTEXT://kafka:19092"}, [("PLAINTEXT", "kafka", 19092)]),
+        (
+            {"listeners": "IN://:9092,OUT://:9093", "advertised.listeners": "IN://a:0,OUT://b:2"},
+            [("IN", "a", 9092), ("OUT", "b", 2)],
+        ),
+    ],
+)
+def test_the_controller_is_told_what_is_advertised(
+    settings: dict[str, str], registered: list[tuple[str, str, int]]
+) -> None:
+    told = endpoints(BrokerSettings(settings), "127.0.0.1:9092")
+    assert [(each.name, each.host, each.port) for each in told] == registered
 
 
 # --- answers that are kept --------------------------------------------------------------------------------------------
