@@ -134,13 +134,13 @@ class Librdkafka(Stranger):
             gathered = _Gathered(ends)
             while not gathered.is_complete:
                 messages: list[Any] = consumer.consume(1000, 0.1)
-                gathered.add((m.partition(), self._seen(m)) for m in messages)
+                gathered.add((m.partition(), self.seen(m)) for m in messages)
         finally:
             consumer.close()
         return gathered.partitions
 
     @staticmethod
-    def _seen(message: Any) -> Seen:
+    def seen(message: Any) -> Seen:
         assert message.error() is None, message.error()
         kind, timestamp_ms = message.timestamp()
         if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE:
@@ -189,7 +189,7 @@ class Aiokafka(Stranger):
             await consumer.seek_to_beginning(*partitions)
             while not gathered.is_complete:
                 for messages in (await consumer.getmany(timeout_ms=100)).values():
-                    gathered.add((m.partition, _seen_in_python(m)) for m in messages)
+                    gathered.add((m.partition, seen_in_python(m)) for m in messages)
         return gathered.partitions
 
 
@@ -231,7 +231,7 @@ class KafkaPython(Stranger):
             gathered = _Gathered(ends)
             while not gathered.is_complete:
                 for messages in consumer.poll(100).values():
-                    gathered.add((m.partition, _seen_in_python(m)) for m in messages)
+                    gathered.add((m.partition, seen_in_python(m)) for m in messages)
         finally:
             consumer.close()
         return gathered.partitions
@@ -283,7 +283,7 @@ def from_json(row: Mapping[str, Any]) -> Record:
     return Record(row["offset"], row["timestamp"], key, value, headers)
 
 
-def _seen_in_python(message: Any) -> Seen:
+def seen_in_python(message: Any) -> Seen:
     """What both clients in Python hand out."""
     record = Record(message.offset, message.timestamp, message.key, message.value, tuple(message.headers))
     return Seen(record, TimestampType(message.timestamp_type))

@@ -2,12 +2,16 @@
 
 A client overrides the methods for what it offers and lists in `lacks` what it does not offer, with the reason; a test
 holds that both together cover every operation. Checks do not trust the client's word: they look through a raw client.
+
+A row is a module of its own in this folder, named in `table.py`, with one subclass of `Row`. Importing it is cheap:
+tools are looked for and processes started when a method needs them, and what is missing is said by name.
 """
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, Literal, NamedTuple
 
+from penstock.client.partitioner import partition_for_key
 from penstock.records.compression import Codec
 from penstock.records.rows import Record
 
@@ -75,10 +79,16 @@ class Row:
 
     name: ClassVar[str]
     lacks: ClassVar[Mapping[Operation, str]] = {}
+    pipelines: ClassVar[bool] = True
+    """Whether its producer sends another request before the last one is answered."""
 
     def version(self) -> str:
         """The version that was tested."""
         raise NotImplementedError
+
+    def partition_of(self, key: bytes, partitions: int) -> int:
+        """Where its producer, as the row sets it up, sends a record with this key: by default as Java's does."""
+        return partition_for_key(key, partitions)
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Creates a topic and waits until it is there."""

@@ -1,0 +1,37 @@
+"""The clients of the matrix, in the order of the compatibility page. One that cannot be imported fails, by name."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+
+from tests.compatibility.rows.row import Operation, Row
+
+MODULES: Sequence[str] = ("librdkafka",)
+
+NEEDS: Mapping[Operation, str] = {
+    Operation.CREATE_TOPIC: "create_topic",
+    Operation.DESCRIBE_TOPIC: "describe_topic",
+    Operation.ALTER_TOPIC: "alter_topic",
+    Operation.ADD_PARTITIONS: "add_partitions",
+    Operation.DELETE_TOPIC: "delete_topic",
+    Operation.CONSUME_OFFSET: "consume",
+    Operation.CONSUME_TIMESTAMP: "consume_since",
+    Operation.DELETE_RECORDS: "delete_records",
+}
+"""The method behind an operation; behind all others it is `produce`."""
+
+
+def row_class(module: str) -> type[Row]:
+    """The one row that a module holds."""
+    found = vars(importlib.import_module(f"{__package__}.{module}"))
+    (row,) = (
+        each
+        for each in found.values()
+        if isinstance(each, type) and issubclass(each, Row) and each.__module__ == found["__name__"]
+    )
+    return row
+
+
+def offers(row: type[Row], operation: Operation) -> bool:
+    """Whether the row overrides what the operation needs."""
+    method = NEEDS.get(operation, "produce")
+    return getattr(row, method) is not getattr(Row, method)

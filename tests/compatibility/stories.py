@@ -1,0 +1,296 @@
+"""One story per operation: sets the scene through a raw client, lets a client act, and looks through the raw client.
+
+Keys and values are printable and partitions are left to the client, so that a command-line tool can take part too.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.records.builder import BatchBuilder
+from penstock.records.compression import Codec
+from penstock.records.header import BatchView
+from penstock.records.rows import Record, rows
+from penstock.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from tests.compatibility.raw_client import RawClient, Topic
+from tests.compatibility.rows.row import Acks, Message, Operation, Producing, Row, TooLarge
+from tests.compatibility.samples import NOW_MS, build
+from tests.compatibility.tap import Tap
+
+TOPIC_RESOURCE = 2
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+DONE_WITHIN_S = 10.0
+MESSAGE_BYTES_DEFAULT = 1_048_588
+ACKS: Mapping[Acks, int] = {"0": 0, "1": 1, "all": -1}
+
+BREAKS = 8
+ANSWER_DELAY_S = 0.01
+IN_FLIGHT_MAX = 5
+
+
+@dataclass
+class Stage:
+    """Where stories happen: a node, a raw client, and topics that nobody else uses."""
+
+    bootstrap: str
+    client: RawClient
+    name: str
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def new_name(self) -> str:
+        """A topic that is not there yet."""
+        return f"{self.name}-{next(self._numbers)}"
+
+    def new_topic(self, partitions: int = 1, settings: Mapping[str, str] | None = None) -> Topic:
+        """A topic that serves."""
+        return self.client.create_topic(self.new_name(), partitions, settings)
+
+    def known(self, name: str) -> Topic:
+        """A topic that somebody else has made."""
+        return Topic(name, self.client.topic(name).topic_id)
+
+    def settings(self, name: str) -> dict[str, str | None]:
+        """All settings of a topic."""
+        asked = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+        answer = self.client.ask(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse)
+        (found,) = answer.results
+        assert found.error_code is ErrorCode.NONE, found
+        return {each.name: each.value for each in found.configs}
+
+    def batches(self, topic: Topic, partition: int = 0) -> list[BatchView]:
+        """What lies in a partition."""
+        return list(self.client.fetch_batches(topic, partition))
+
+    def records(self, topic: Topic, partition: int = 0) -> list[Record]:
+        """The same, record by record."""
+        return [record for batch in self.batches(topic, partition) for record in rows(batch, BATCH_BYTES_MAX)]
+
+    def write(self, topic: Topic, records: Sequence[Record], batch_records: int) -> None:
+        """Puts records into partition 0, so many in a batch."""
+        for at in range(0, len(records), batch_records):
+            self.client.produce(topic, 0, build(records[at : at + batch_records], Codec.NONE))
+
+
+Story = Callable[[Row, Stage], None]
+
+
+def numbered(count: int, padding_bytes: int = 0) -> list[Message]:
+    """Messages with keys that tell where in the order they belong."""
+    return [
+        Message(b"key-%05d" % number, b"value-%05d-" % number + b"again-" * (padding_bytes // 6))
+        for number in range(count)
+    ]
+
+
+def contents(messages: Sequence[Message] | Sequence[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values."""
+    return [(message.key, message.value) for message in messages]
+
+
+def eventually(is_so: Callable[[], bool], story: str) -> None:
+    """For what may take a moment after the client was told that it is done."""
+    deadline = time.monotonic() + DONE_WITHIN_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"not so after {DONE_WITHIN_S} s: {story}"
+        time.sleep(0.02)
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def create_topic(row: Row, stage: Stage) -> None:
+    name = stage.new_name()
+    row.create_topic(stage.bootstrap, name, 3, {"retention.ms": "123456789", "max.message.bytes": "54321"})
+    assert [part.partition_index for part in stage.client.topic(name).partitions] == [0, 1, 2]
+    found = stage.settings(name)
+    assert (found["retention.ms"], found["max.message.bytes"]) == ("123456789", "54321")
+
+
+def describe_topic(row: Row, stage: Stage) -> None:
+    topic = stage.new_topic(5, {"retention.ms": "987654321", "cleanup.policy": "compact,delete"})
+    seen = row.describe_topic(stage.bootstrap, topic.name)
+    assert seen.partitions == 5
+    assert seen.settings["retention.ms"] == "987654321"
+    assert seen.settings == {name: value or "" for name, value in stage.settings(topic.name).items()}
+
+
+def alter_topic(row: Row, stage: Stage) -> None:
+    topic = stage.new_topic(settings={"retention.ms": "111111111", "segment.bytes": "22222222"})
+    before = stage.settings(topic.name)
+    row.alter_topic(stage.bootstrap, topic.name, {"retention.ms": "333333333", "max.message.bytes": "44444"})
+    wanted = before | {"retention.ms": "333333333", "max.message.bytes": "44444"}
+    eventually(lambda: stage.settings(topic.name) == wanted, "settings were altered")
+
+
+def add_partitions(row: Row, stage: Stage) -> None:
+    topic = stage.new_topic(2)
+    stage.write(topic, [Record(0, NOW_MS, b"key", b"value")], 1)
+    row.add_partitions(stage.bootstrap, topic.name, 5)
+    eventually(lambda: len(stage.client.topic(topic.name).partitions) == 5, "the topic has five partitions")
+    assert contents(stage.records(topic)) == [(b"key", b"value")]
+
+
+def delete_topic(row: Row, stage: Stage) -> None:
+    topic, other = stage.new_topic(), stage.new_topic()
+
+    def code(name: str) -> ErrorCode:
+        (found,) = stage.client.metadata(name).topics
+        return found.error_code
+
+    row.delete_topic(stage.bootstrap, topic.name)
+    eventually(lambda: code(topic.name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic has gone")
+    assert code(other.name) is ErrorCode.NONE
+
+
+def delete_records(row: Row, stage: Stage) -> None:
+    topic = stage.new_topic()
+    stage.write(topic, [Record(number, NOW_MS, b"key", b"%d" % number) for number in range(20)], 20)
+    row.delete_records(stage.bootstrap, topic.name, 0, 12)
+    found = stage.client.fetch(topic, 0, 12)
+    assert (found.log_start_offset, found.high_watermark) == (12, 20)
+
+
+# --- producing --------------------------------------------------------------------------------------------------------
+
+
+def produce_in_codec(codec: Codec, row: Row, stage: Stage) -> None:
+    topic = stage.new_topic()
+    messages = numbered(200, 300)
+    row.produce(stage.bootstrap, topic.name, messages, Producing(codec))
+    assert {batch.codec for batch in stage.batches(topic)} == {codec}
+    assert contents(stage.records(topic)) == contents(messages)
+
+
+def produce_with_acks(acks: Acks, row: Row, stage: Stage) -> None:
+    topic = stage.new_topic()
+    messages = numbered(200)
+    with Tap(stage.bootstrap) as tap:
+        row.produce(tap.bootstrap, topic.name, messages, Producing(acks=acks))
+        # Only with acks=0 may they be on their way still.
+        if acks == "0":
+            stage.client.wait_for_end(topic, 0, len(messages))
+    assert {produced.acks for produced in tap.produced} == {ACKS[acks]}
+    assert contents(stage.records(topic)) == contents(messages)
+
+
+def partition_by_key(row: Row, stage: Stage) -> None:
+    partitions = 7
+    topic = stage.new_topic(partitions)
+    messages = numbered(300)
+    row.produce(stage.bootstrap, topic.name, messages, Producing())
+    keys = [message.key or b"" for message in messages]
+    for partition in range(partitions):
+        wanted = [key for key in keys if row.partition_of(key, partitions) == partition]
+        assert [record.key for record in stage.records(topic, partition)] == wanted, partition
+
+
+def spread_without_keys(row: Row, stage: Stage) -> None:
+    partitions = 3
+    topic = stage.new_topic(partitions)
+    messages = [Message(None, message.value) for message in numbered(2000, 100)]
+    row.produce(stage.bootstrap, topic.name, messages, Producing(batch_bytes=2000))
+    found = [[record.value for record in stage.records(topic, partition)] for partition in range(partitions)]
+    assert all(found), [len(each) for each in found]
+    assert sorted(value or b"" for each in found for value in each) == [message.value for message in messages]
+
+
+def at_the_limit(row: Row, stage: Stage) -> None:
+    small = 20_000
+    for settings, limit in ({"max.message.bytes": str(small)}, small), ({}, MESSAGE_BYTES_DEFAULT):
+        topic = stage.new_topic(1, settings)
+        how = Producing(request_bytes_max=2 * limit, batch_bytes=2 * limit)
+        fitting = Message(None, b"x" * (limit - _overhead_bytes(limit)))
+        row.produce(stage.bootstrap, topic.name, [fitting], how)
+        assert [batch.size_bytes for batch in stage.batches(topic)] == [limit]
+        larger = Message(None, (fitting.value or b"") + b"x")
+        with Tap(stage.bootstrap) as tap:
+            with pytest.raises(TooLarge):
+                row.produce(tap.bootstrap, topic.name, [larger], how)
+            # It was the node who refused, not the client's own care.
+            assert {produced.batch_bytes for produced in tap.produced} == {(limit + 1,)}
+        assert contents(stage.records(topic)) == contents([fitting])
+
+
+def _overhead_bytes(batch_bytes: int) -> int:
+    """What a batch of about this size has besides the value of its only record."""
+    builder = BatchBuilder()
+    value = b"x" * (batch_bytes - 100)
+    builder.append(None, value)
+    return len(builder.build()) - len(value)
+
+
+def idempotent(row: Row, stage: Stage) -> None:
+    """Answers are lost and requests are torn; what is sent again must not be stored again, nor out of order."""
+    partitions = 3
+    topic = stage.new_topic(partitions)
+    messages = numbered(3000, 60)
+    with Tap(stage.bootstrap, BREAKS, ANSWER_DELAY_S) as tap:
+        how = Producing(idempotent=True, in_flight_max=IN_FLIGHT_MAX, batch_bytes=4096)
+        row.produce(tap.bootstrap, topic.name, messages, how)
+    assert (tap.answers_lost, tap.requests_torn) == (BREAKS // 2, BREAKS // 2)
+    assert (1 if row.pipelines else 0) < tap.in_flight_max <= IN_FLIGHT_MAX
+    batches = [stage.batches(topic, partition) for partition in range(partitions)]
+    assert all(batch.has_producer_id for each in batches for batch in each)
+    found = [contents(stage.records(topic, partition)) for partition in range(partitions)]
+    assert all(each == sorted(each, key=lambda content: content[0] or b"") for each in found)
+    assert sorted(content for each in found for content in each) == contents(messages)
+
+
+# --- consuming --------------------------------------------------------------------------------------------------------
+
+
+def consume_from_offset(row: Row, stage: Stage) -> None:
+    topic = stage.new_topic(2)
+    written = [Record(number, NOW_MS + number, b"key-%d" % number, b"value-%d" % number) for number in range(100)]
+    stage.write(topic, written, 10)
+    for offset in 0, 57:
+        seen = list(row.consume(stage.bootstrap, topic.name, 0, offset, 40))
+        assert len(seen) >= 40
+        assert seen == written[offset : offset + len(seen)]
+
+
+def consume_from_timestamp(row: Row, stage: Stage) -> None:
+    """Time goes back once, in the midst of a batch: the first record that is not older counts, not the first later."""
+    topic = stage.new_topic()
+    times_ms = [NOW_MS + 1000 * second for second in (*range(50), *range(30, 70))]
+    written = [
+        Record(number, time_ms, b"key-%d" % number, b"value-%d" % number) for number, time_ms in enumerate(times_ms)
+    ]
+    stage.write(topic, written, 8)
+    for timestamp_ms, offset in (NOW_MS + 41_000, 41), (NOW_MS + 41_001, 42), (NOW_MS + 49_500, 70):
+        seen = list(row.consume_since(stage.bootstrap, topic.name, 0, timestamp_ms, 20))
+        assert len(seen) >= 20
+        assert seen == written[offset : offset + len(seen)]
+
+
+STORIES: Mapping[Operation, Story] = {
+    Operation.CREATE_TOPIC: create_topic,
+    Operation.DESCRIBE_TOPIC: describe_topic,
+    Operation.ALTER_TOPIC: alter_topic,
+    Operation.ADD_PARTITIONS: add_partitions,
+    Operation.DELETE_TOPIC: delete_topic,
+    Operation.PRODUCE_NONE: partial(produce_in_codec, Codec.NONE),
+    Operation.PRODUCE_GZIP: partial(produce_in_codec, Codec.GZIP),
+    Operation.PRODUCE_SNAPPY: partial(produce_in_codec, Codec.SNAPPY),
+    Operation.PRODUCE_LZ4: partial(produce_in_codec, Codec.LZ4),
+    Operation.PRODUCE_ZSTD: partial(produce_in_codec, Codec.ZSTD),
+    Operation.ACKS_0: partial(produce_with_acks, "0"),
+    Operation.ACKS_1: partial(produce_with_acks, "1"),
+    Operation.ACKS_ALL: partial(produce_with_acks, "all"),
+    Operation.KEYED: partition_by_key,
+    Operation.ROUND_ROBIN: spread_without_keys,
+    Operation.CONSUME_OFFSET: consume_from_offset,
+    Operation.CONSUME_TIMESTAMP: consume_from_timestamp,
+    Operation.DELETE_RECORDS: delete_records,
+    Operation.AT_THE_LIMIT: at_the_limit,
+    Operation.IDEMPOTENT: idempotent,
+}

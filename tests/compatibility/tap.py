@@ -1,0 +1,187 @@
+"""A tap on the wire between a client and a broker: it relays frames, notes what is produced, and can break connections.
+
+Clients are told, in Metadata, that the broker is where the tap is. A broken connection is reset on both sides, in turn
+in two ways: after a Produce request was carried out, whose answer is lost with it; and in the middle of such a request.
+"""
+
+import asyncio
+import contextlib
+import copy
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from penstock.wire.api import Api
+from penstock.wire.codec import decode
+from penstock.wire.headers import read_request_header, read_response_header, read_start, response_frame
+from penstock.wire.hot.produce import read_produce
+from penstock.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+
+HOST = "127.0.0.1"
+TIMEOUT_S = 10.0
+_SIZE = struct.Struct(">i")
+# Close at once and forget what is unsent, which the other side sees as a reset.
+_RESET = struct.pack("ii", 1, 0)
+# A connection that is to break carries up to so many Produce requests before.
+_REQUESTS_BEFORE_BREAK_MAX = 3
+
+
+class Produced(NamedTuple):
+    """What the tap saw of a Produce request."""
+
+    acks: int
+    batch_bytes: tuple[int, ...]
+
+
+class _Asked(NamedTuple):
+    key: int
+    version: int
+    is_last: bool
+
+
+class Tap:
+    """Relays to the broker at `address` while it is entered; the first `breaks` connections that produce are broken."""
+
+    def __init__(self, address: str, breaks: int = 0, answer_delay_s: float = 0.0) -> None:
+        self._host, _, port = address.rpartition(":")
+        self._port = int(port)
+        self._breaks_wanted = breaks
+        self._answer_delay_s = answer_delay_s
+        self._breaks_begun = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._links: set[asyncio.Task[None]] = set()
+        self.bootstrap = ""
+        self.produced: list[Produced] = []
+        self.answers_lost = 0
+        self.requests_torn = 0
+        self.in_flight_max = 0
+        """How many Produce requests of one connection waited for their answers at the same time."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(TIMEOUT_S)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        troubles = asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(TIMEOUT_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if error is None and troubles:
+            raise troubles[0]
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, HOST, 0)
+        self.bootstrap = f"{HOST}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _stop(self) -> list[BaseException]:
+        self._server.close()
+        for link in self._links:
+            link.cancel()
+        ended = await asyncio.gather(*self._links, return_exceptions=True)
+        return [each for each in ended if isinstance(each, Exception)]
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._links.add(self._loop.create_task(self._relay(reader, writer)))
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker_reader, broker_writer = await asyncio.open_connection(self._host, self._port)
+        asked: deque[_Asked] = deque()
+        ways = [
+            asyncio.create_task(self._pass_requests(reader, broker_writer, asked)),
+            asyncio.create_task(self._pass_answers(broker_reader, writer, asked)),
+        ]
+        try:
+            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            for end in (writer, broker_writer):
+                end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                end.transport.abort()
+        for way in done:
+            with contextlib.suppress(ConnectionError):
+                way.result()
+
+    async def _pass_requests(
+        self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter, asked: deque[_Asked]
+    ) -> None:
+        """Ends when the client has gone or the connection is to break."""
+        left: int | None = None
+        loses_answer = False
+        async for frame in _frames(reader):
+            key, version, _ = read_start(frame)
+            is_last = False
+            if key == Api.PRODUCE:
+                if left is None and self._breaks_begun < self._breaks_wanted:
+                    left = self._breaks_begun // 2 % (_REQUESTS_BEFORE_BREAK_MAX + 1)
+                    loses_answer = self._breaks_begun % 2 == 0
+                    self._breaks_begun += 1
+                is_last = left == 0
+                left = None if left is None else left - 1
+                if is_last and not loses_answer:
+                    self.requests_torn += 1
+                    broker.write((_SIZE.pack(len(frame)) + frame)[: len(frame) // 2])
+                    await broker.drain()
+                    return
+            self._note(key, version, frame, is_last, asked)
+            broker.write(_SIZE.pack(len(frame)))
+            broker.write(frame)
+            await broker.drain()
+
+    def _note(self, key: int, version: int, frame: memoryview, is_last: bool, asked: deque[_Asked]) -> None:
+        if key == Api.PRODUCE:
+            _, position = read_request_header(Api.PRODUCE, version, frame)
+            request = read_produce(version, frame, position)
+            sizes = tuple(len(records) for _, _, records in request.parts if records is not None)
+            self.produced.append(Produced(request.acks, sizes))
+            if request.acks == 0:
+                return
+        asked.append(_Asked(key, version, is_last))
+        self.in_flight_max = max(self.in_flight_max, sum(each.key == Api.PRODUCE for each in asked))
+
+    async def _pass_answers(
+        self, broker: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[_Asked]
+    ) -> None:
+        """Ends when the broker has gone, or when the answer has come with which the connection breaks."""
+        async for frame in _frames(broker):
+            request = asked[0]
+            if request.is_last:
+                self.answers_lost += 1
+                return
+            if request.key == Api.PRODUCE:
+                await asyncio.sleep(self._answer_delay_s)
+            asked.popleft()
+            if request.key == Api.METADATA:
+                writer.write(self._here(frame, request.version))
+            else:
+                writer.write(_SIZE.pack(len(frame)))
+                writer.write(frame)
+            await writer.drain()
+
+    def _here(self, frame: memoryview, version: int) -> bytearray:
+        """The same Metadata, with the tap in the broker's place."""
+        header, position = read_response_header(Api.METADATA, version, frame)
+        answer = copy.copy(decode(MetadataResponse, version, frame, position))
+        host, _, port = self.bootstrap.rpartition(":")
+        answer.brokers = [
+            MetadataResponseBroker(node_id=broker.node_id, host=host, port=int(port), rack=broker.rack)
+            for broker in answer.brokers
+        ]
+        return response_frame(answer, version, header.correlation_id)
+
+
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[memoryview]:
+    """Whole frames, until the stream ends."""
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        while True:
+            (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+            yield memoryview(await reader.readexactly(size))

@@ -1,0 +1,73 @@
+"""Every client of the table does, against a node, everything that it offers; what it does not offer has a reason.
+
+`./dev compatibility` runs this and writes docs/compatibility.md from what it saw.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.compatibility.penstock_node import PenstockNode
+from tests.compatibility.raw_client import RawClient
+from tests.compatibility.rows.row import Operation, Row
+from tests.compatibility.rows.table import MODULES, NEEDS, offers, row_class
+from tests.compatibility.stories import STORIES, Stage
+
+pytestmark = pytest.mark.strangers
+
+# A row stays with one worker, because some clients take long to start; rows run side by side.
+PAIRS = [
+    pytest.param(module, operation, id=f"{module}-{operation.name.lower()}", marks=pytest.mark.xdist_group(module))
+    for module in MODULES
+    for operation in Operation
+    if operation not in row_class(module).lacks
+]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
+    with PenstockNode(tmp_path_factory.mktemp("node")) as started:
+        yield started
+        assert "malformed" not in started.log
+        assert "mistake of ours" not in started.log
+
+
+@pytest.fixture(scope="module")
+def client(node: PenstockNode) -> Iterator[RawClient]:
+    with RawClient(node.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def row(request: pytest.FixtureRequest) -> Iterator[Row]:
+    made = row_class(request.param)()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("row", "operation"), PAIRS, indirect=["row"])
+def test_a_client_can(
+    row: Row,
+    operation: Operation,
+    node: PenstockNode,
+    client: RawClient,
+    record_property: Callable[[str, object], None],
+) -> None:
+    module = type(row).__module__.rpartition(".")[2]
+    record_property("compatibility", [module, row.version(), operation.name])
+    STORIES[operation](row, Stage(node.bootstrap, client, f"{module}-{operation.name}".lower()))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_a_client_does_not_offer_has_a_reason(module: str) -> None:
+    row = row_class(module)
+    for operation in Operation:
+        if operation in row.lacks:
+            assert row.lacks[operation], operation
+            assert operation not in NEEDS or not offers(row, operation), f"{operation} is offered, and said to lack"
+        else:
+            assert offers(row, operation), f"{operation} is neither offered nor said to lack"
+
+
+def test_every_operation_has_a_story() -> None:
+    assert set(STORIES) == set(Operation)
