@@ -20,7 +20,11 @@ Json = dict[str, Any]
 
 
 class OracleError(Exception):
-    """The oracle could not answer; the text is what went wrong over there."""
+    """The oracle could not answer; `kind` is the exception over there, the text says what went wrong."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
 
 
 class Oracle:
@@ -48,6 +52,10 @@ class Oracle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process."""
         self._process.kill()
         self._process.wait()
         self._stdin.close()
@@ -78,7 +86,7 @@ class Oracle:
                 unread -= 1
                 answer = cast("Json", json.loads(line))  # an empty line is a process that died
                 if "error" in answer:
-                    raise OracleError(f"{answer['error']}: {answer['message']}")
+                    raise OracleError(answer["error"], answer["message"])
                 yield answer
         finally:
             for _ in range(unread):  # whoever stops listening must not leave answers to the next one who asks

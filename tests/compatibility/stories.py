@@ -237,7 +237,7 @@ def idempotent(row: Row, stage: Stage) -> None:
         how = Producing(idempotent=True, in_flight_max=IN_FLIGHT_MAX, batch_bytes=4096)
         row.produce(tap.bootstrap, topic.name, messages, how)
     assert (tap.answers_lost, tap.requests_torn) == (BREAKS // 2, BREAKS // 2)
-    assert (1 if row.pipelines else 0) < tap.in_flight_max <= IN_FLIGHT_MAX
+    assert (1 if row.pipelines else 0) < tap.in_flight_max <= IN_FLIGHT_MAX, tap.in_flight_max
     batches = [stage.batches(topic, partition) for partition in range(partitions)]
     assert all(batch.has_producer_id for each in batches for batch in each)
     found = [contents(stage.records(topic, partition)) for partition in range(partitions)]

@@ -105,8 +105,9 @@ class Tap:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
             for end in (writer, broker_writer):
-                end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                end.transport.abort()
+                if not end.is_closing():
+                    end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                    end.transport.abort()
         for way in done:
             with contextlib.suppress(ConnectionError):
                 way.result()

@@ -63,8 +63,8 @@ final class Clients {
         for (JsonNode row : rows) {
             sent.add(producer.send(new ProducerRecord<>(
                 topic,
-                row.get("partition").intValue(),
-                row.get("timestamp").longValue(),
+                row.hasNonNull("partition") ? row.get("partition").intValue() : null,
+                row.hasNonNull("timestamp") ? row.get("timestamp").longValue() : null,
                 Rows.bytes(row.get("key")),
                 Rows.bytes(row.get("value")),
                 Rows.headers(row))));
@@ -100,21 +100,54 @@ final class Clients {
                         .map(entry -> entry.getKey() + ": " + entry.getValue().size()).toList());
                 }
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
-                    ObjectNode row = Rows.write(
-                        record.offset(), record.timestamp(), record.key(), record.value(), record.headers());
-                    row.put("timestamp_type", record.timestampType().name());
-                    partitions.withArray(String.valueOf(record.partition())).add(row);
+                    partitions.withArray(String.valueOf(record.partition())).add(row(record));
                 }
             }
         }
         return answer;
     }
 
+    /**
+     * {settings, topic, partition, offset or timestamp, count} to {records: […]}: at least so many of one partition, from
+     * an offset on, or from the first record that is not older than a timestamp.
+     */
+    static JsonNode consumeFrom(JsonNode question) throws TimeoutException {
+        TopicPartition place = new TopicPartition(question.get("topic").textValue(), question.get("partition").intValue());
+        Map<String, Object> settings = settings(question);
+        settings.put("enable.auto.commit", false);
+        ObjectNode answer = Oracle.JSON.createObjectNode();
+        ArrayNode records = answer.putArray("records");
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.assign(List.of(place));
+            consumer.seek(place, question.has("offset")
+                ? question.get("offset").longValue()
+                : consumer.offsetsForTimes(Map.of(place, question.get("timestamp").longValue())).get(place).offset());
+            long deadline = System.nanoTime() + PATIENCE_NS;
+            while (records.size() < question.get("count").intValue()) {
+                if (System.nanoTime() > deadline) {
+                    throw new TimeoutException("only " + records.size() + " records came");
+                }
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                    records.add(row(record));
+                }
+            }
+        }
+        return answer;
+    }
+
+    private static ObjectNode row(ConsumerRecord<byte[], byte[]> record) {
+        ObjectNode row =
+            Rows.write(record.offset(), record.timestamp(), record.key(), record.value(), record.headers());
+        row.put("timestamp_type", record.timestampType().name());
+        return row;
+    }
+
     private static KafkaProducer<byte[], byte[]> producer(JsonNode question) {
         return new KafkaProducer<>(settings(question), new ByteArraySerializer(), new ByteArraySerializer());
     }
 
-    private static Map<String, Object> settings(JsonNode question) {
+    static Map<String, Object> settings(JsonNode question) {
         Map<String, Object> settings = new HashMap<>();
         for (Map.Entry<String, JsonNode> entry : question.get("settings").properties()) {
             settings.put(entry.getKey(), entry.getValue().asText());

@@ -8,9 +8,11 @@ import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 
 /**
  * Answers questions about Kafka's own code: one JSON object per line in, one per line out, in order, until the input ends.
@@ -42,6 +44,14 @@ public final class Oracle {
         commands.put("produce", Clients::produce);
         commands.put("transact", Clients::transact);
         commands.put("consume", Clients::consume);
+        commands.put("consume_from", Clients::consumeFrom);
+        commands.put("version", Topics::version);
+        commands.put("create_topic", Topics::create);
+        commands.put("describe_topic", Topics::describe);
+        commands.put("alter_topic", Topics::alter);
+        commands.put("add_partitions", Topics::addPartitions);
+        commands.put("delete_topic", Topics::delete);
+        commands.put("delete_records", Topics::deleteRecords);
     }
 
     public static void main(String[] arguments) throws IOException {
@@ -73,7 +83,8 @@ public final class Oracle {
 
     static ObjectNode describe(Throwable failure) {
         Throwable cause = failure;
-        while (cause instanceof java.lang.reflect.InvocationTargetException && cause.getCause() != null) {
+        while ((cause instanceof InvocationTargetException || cause instanceof ExecutionException)
+                && cause.getCause() != null) {
             cause = cause.getCause();
         }
         ObjectNode answer = JSON.createObjectNode();

@@ -1,0 +1,89 @@
+"""Kafka's own client, for Java."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from penstock.records.rows import Record
+from tests.compatibility.oracle import Json, Oracle, OracleError
+from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+from tests.compatibility.strangers import as_json, from_json
+
+
+class Java(Row):
+    """Behind the oracle's pipe."""
+
+    name = "Java client"
+
+    @cached_property
+    def _oracle(self) -> Oracle:
+        return Oracle()
+
+    def close(self) -> None:
+        if "_oracle" in vars(self):
+            self._oracle.close()
+
+    def _ask(
+        self, command: str, bootstrap: str, topic: str, client: Mapping[str, object] | None = None, **question: object
+    ) -> Json:
+        """`client` are its settings besides the address."""
+        settings = {"bootstrap.servers": bootstrap, **(client or {})}
+        return self._oracle.ask(command, settings=settings, topic=topic, **question)
+
+    def version(self) -> str:
+        return str(self._oracle.ask("version")["version"])
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+        self._ask("create_topic", bootstrap, topic, partitions=partitions, configs=dict(settings))
+
+    def describe_topic(self, bootstrap: str, topic: str) -> TopicSeen:
+        seen = self._ask("describe_topic", bootstrap, topic)
+        return TopicSeen(seen["partitions"], {name: value or "" for name, value in seen["configs"].items()})
+
+    def alter_topic(self, bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+        self._ask("alter_topic", bootstrap, topic, configs=dict(settings))
+
+    def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
+        self._ask("add_partitions", bootstrap, topic, total=total)
+
+    def delete_topic(self, bootstrap: str, topic: str) -> None:
+        self._ask("delete_topic", bootstrap, topic)
+
+    def delete_records(self, bootstrap: str, topic: str, partition: int, before: int) -> None:
+        self._ask("delete_records", bootstrap, topic, partition=partition, before=before)
+
+    def produce(self, bootstrap: str, topic: str, messages: Sequence[Message], how: Producing) -> None:
+        rows = [
+            as_json(Record(0, 0, each.key, each.value), partition=each.partition, timestamp=each.timestamp_ms)
+            for each in messages
+        ]
+        try:
+            self._ask("produce", bootstrap, topic, client=_producer_settings(how), records=rows)
+        except OracleError as error:
+            if error.kind != "RecordTooLargeException":
+                raise
+            raise TooLarge(str(error)) from error
+
+    def consume(self, bootstrap: str, topic: str, partition: int, offset: int, count: int) -> Sequence[Record]:
+        seen = self._ask("consume_from", bootstrap, topic, partition=partition, offset=offset, count=count)
+        return [from_json(row) for row in seen["records"]]
+
+    def consume_since(
+        self, bootstrap: str, topic: str, partition: int, timestamp_ms: int, count: int
+    ) -> Sequence[Record]:
+        seen = self._ask("consume_from", bootstrap, topic, partition=partition, timestamp=timestamp_ms, count=count)
+        return [from_json(row) for row in seen["records"]]
+
+
+def _producer_settings(how: Producing) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "compression.type": how.codec.name.lower(),
+        "acks": how.acks,
+        "enable.idempotence": how.idempotent,
+        "max.in.flight.requests.per.connection": how.in_flight_max,
+    }
+    if how.request_bytes_max is not None:
+        settings["max.request.size"] = how.request_bytes_max
+    if how.batch_bytes is not None:
+        settings["batch.size"] = how.batch_bytes
+    return settings
