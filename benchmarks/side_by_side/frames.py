@@ -1,0 +1,137 @@
+"""Requests and answers as bytes that are made once and patched afterwards, so that a load costs next to nothing.
+
+Both brokers are spoken to in the newest versions that they share, which name topics by id: so every field that is
+patched or checked lies at a fixed position. The positions are found by encoding, never counted by hand.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.model.errors import ErrorCode
+from penstock.records.builder import BatchBuilder
+from penstock.records.compression import Codec
+from penstock.wire.headers import request_frame, response_frame
+from penstock.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from penstock.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+CLIENT_ID = "load"
+PRODUCE_VERSION = 13
+FETCH_VERSION = 18
+TIMEOUT_MS = 30_000
+CORRELATION_POSITION = 8
+ANSWER_CORRELATION_POSITION = 4
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+TIMESTAMP_MS = 1_700_000_000_000
+_MARK = 0x1122334455667788
+_SMALL_MARK = 0x55667788
+_ACKS_ALL = -1
+
+
+class Batch(NamedTuple):
+    """A record batch, and what is in it."""
+
+    data: bytes
+    records: int
+    value_bytes: int
+    """The bytes of all values: what a user calls the data."""
+
+
+def make_batch(values: Sequence[bytes], codec: Codec = Codec.NONE) -> Batch:
+    """One batch of these values, without keys."""
+    builder = BatchBuilder(codec=codec)
+    for value in values:
+        builder.append(None, value, timestamp_ms=TIMESTAMP_MS)
+    return Batch(bytes(builder.build()), len(values), sum(map(len, values)))
+
+
+def fill_batch(values: Sequence[bytes], batch_bytes: int, codec: Codec = Codec.NONE) -> Batch:
+    """As many values, over and over, as stay below a size before compression; one at least."""
+    builder = BatchBuilder(codec=codec, bytes_max=batch_bytes)
+    total = 0
+    while builder.has_room_for(None, values[builder.count % len(values)]) and builder.count < 1_000_000:
+        value = values[builder.count % len(values)]
+        builder.append(None, value, timestamp_ms=TIMESTAMP_MS)
+        total += len(value)
+    return Batch(bytes(builder.build()), builder.count, total)
+
+
+# --- Produce ----------------------------------------------------------------------------------------------------------
+
+
+def produce_request(topic_id: bytes, partition: int, batch: bytes) -> bytearray:
+    """A whole request, correlation id 0."""
+    part = PartitionProduceData(index=partition, records=batch)
+    topics = [TopicProduceData(topic_id=topic_id, partition_data=[part])]
+    request = ProduceRequest(acks=_ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=topics)
+    return request_frame(request, PRODUCE_VERSION, 0, CLIENT_ID)
+
+
+def produce_answer(topic_id: bytes, partition: int = 0, base_offset: int = 0, error: int = 0) -> bytearray:
+    """What a broker says when all went well, as the bare limit says it."""
+    code = ErrorCode(error)
+    part = PartitionProduceResponse(index=partition, error_code=code, base_offset=base_offset, log_start_offset=0)
+    topics = [TopicProduceResponse(topic_id=topic_id, partition_responses=[part])]
+    return response_frame(ProduceResponse(responses=topics), PRODUCE_VERSION, 0)
+
+
+PRODUCE_ANSWER_ERROR_POSITION = produce_answer(bytes(16), base_offset=_MARK).index(INT64.pack(_MARK)) - INT16.size
+PRODUCE_ANSWER_OFFSET_POSITION = PRODUCE_ANSWER_ERROR_POSITION + INT16.size
+PRODUCE_PARTITION_POSITION = produce_request(bytes(16), _SMALL_MARK, b"").index(INT32.pack(_SMALL_MARK))
+
+
+# --- Fetch ------------------------------------------------------------------------------------------------------------
+
+
+def fetch_request(topic_id: bytes, offsets: Sequence[tuple[int, int]], bytes_max: int, wait_ms: int = 500) -> bytearray:
+    """A whole request for partitions and offsets, without a session; correlation id 0."""
+    parts = [
+        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
+        for partition, offset in offsets
+    ]
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=bytes_max,
+        topics=[FetchTopic(topic_id=topic_id, partitions=parts)],
+    )
+    return request_frame(request, FETCH_VERSION, 0, CLIENT_ID)
+
+
+FETCH_OFFSET_POSITION = fetch_request(bytes(16), [(0, _MARK)], 1).index(INT64.pack(_MARK))
+"""Of the first partition."""
+FETCH_PARTITION_POSITION = fetch_request(bytes(16), [(_SMALL_MARK, 0)], 1).index(INT32.pack(_SMALL_MARK))
+
+
+def fetch_answer_around(topic_id: bytes, partition: int, record_bytes: int, end_offset: int) -> tuple[bytes, bytes]:
+    """What stands before and behind the records in an answer that carries so many bytes of them."""
+    mark = b"\xab" * record_bytes
+    part = PartitionData(
+        partition_index=partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=end_offset,
+        last_stable_offset=end_offset,
+        log_start_offset=0,
+        aborted_transactions=None,
+        records=mark,
+    )
+    topics = [FetchableTopicResponse(topic_id=topic_id, partitions=[part])]
+    whole = response_frame(FetchResponse(throttle_time_ms=0, responses=topics), FETCH_VERSION, 0)
+    begin = whole.index(mark) if record_bytes else len(whole)
+    return bytes(whole[:begin]), bytes(whole[begin + record_bytes :])

@@ -1,0 +1,69 @@
+"""What the Python process spends its time on: py-spy looks at it from outside while a round runs.
+
+Profiled rounds are slower than others and are never recorded.
+"""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.side_by_side.brokers import Broker
+from benchmarks.side_by_side.loads import START_S, Conditions
+
+RATE_HZ = 200
+TOP = 15
+
+
+class Profiler:
+    """A flame graph of a round, and the functions at its top; without a folder it does nothing."""
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self._folder = folder
+        self._name = name
+
+    @contextmanager
+    def around(self, broker: Broker, conditions: Conditions) -> Iterator[None]:
+        """Watches the broker for as long as the round's window is."""
+        if self._folder is None:
+            yield
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        raw = self._folder / f"{self._name}.txt"
+        command = ["py-spy", "record", "--pid", str(broker.pid), "--rate", str(RATE_HZ), "--format", "raw"]
+        seconds = START_S + conditions.lead_s + conditions.seconds
+        tool = str(Path(sys.executable).with_name(command[0]))
+        process = subprocess.Popen(
+            [tool, *command[1:], "--duration", str(round(seconds)), "--output", str(raw)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            yield
+        finally:
+            try:
+                _, complaints = process.communicate(timeout=seconds + 30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        if process.returncode:
+            raise RuntimeError(f"py-spy failed: {complaints.decode(errors='replace')[-500:]}")
+        self._tell(raw)
+
+    def _tell(self, raw: Path) -> None:
+        own: Counter[str] = Counter()
+        total: Counter[str] = Counter()
+        for line in raw.read_text().splitlines():
+            stack, _, number = line.rpartition(" ")
+            frames = stack.split(";")
+            own[frames[-1]] += int(number)
+            for frame in set(frames):
+                total[frame] += int(number)
+        samples = sum(own.values()) or 1
+        print(f"--- {self._name}: {samples} samples, {raw}")
+        for title, counts in (("own", own), ("with callees", total)):
+            print(f"    {title}")
+            for frame, times in counts.most_common(TOP):
+                print(f"      {times / samples:6.1%}  {frame}")

@@ -1,0 +1,99 @@
+"""Which loads are measured, and between whom.
+
+Rows come in pairs. *Defaults against defaults*: Penstock acknowledges what is on stable storage, Kafka what is in the
+page cache. *The same durability*: both from the page cache, or both from stable storage. `penstock-full` also opens
+every record, as Kafka does.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from benchmarks.side_by_side.loads import Consume, Produce, Work
+
+
+class Contender(NamedTuple):
+    """A broker and the settings of the topic that it is given."""
+
+    broker: str
+    settings: Mapping[str, str]
+    title: str
+
+
+CONTENDERS: Mapping[str, Contender] = {
+    "penstock": Contender("penstock", {}, "Penstock, defaults (syncs every ack)"),
+    "kafka": Contender("kafka", {}, "Kafka, defaults (page cache)"),
+    "penstock-replicated": Contender("penstock", {"durability": "replicated"}, "Penstock, page cache"),
+    "penstock-full": Contender(
+        "penstock",
+        {"durability": "replicated", "record.validation": "full"},
+        "Penstock, page cache, opens every record",
+    ),
+    "kafka-flush": Contender("kafka", {"flush.messages": "1"}, "Kafka, syncs every ack"),
+    "bare": Contender("bare", {}, "bare loop"),
+    "bare-sync": Contender("bare", {"sync": "1"}, "bare loop, syncs every ack"),
+}
+
+PAIRS = (
+    ("Defaults against defaults", "penstock", "kafka"),
+    ("Same durability: page cache", "penstock-replicated", "kafka"),
+    ("Same durability, every record opened", "penstock-full", "kafka"),
+    ("Same durability: stable storage", "penstock", "kafka-flush"),
+)
+
+WRITERS = ("penstock", "kafka", "penstock-replicated", "kafka-flush", "penstock-full", "bare", "bare-sync")
+SIZED = ("penstock", "kafka", "penstock-replicated", "kafka-flush", "bare")
+READERS = ("penstock", "kafka", "bare")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the report."""
+
+    name: str
+    title: str
+    work: Callable[[], Work]
+    contenders: tuple[str, ...]
+
+
+def _sized(name: str, record_bytes: int) -> Row:
+    return Row(
+        f"size-{name}",
+        f"records of {record_bytes:,} bytes, batches of 64 KiB or one record, 1 connection → 1 partition",
+        lambda: Produce(record_bytes=record_bytes),
+        SIZED,
+    )
+
+
+ROWS: Mapping[str, Row] = {
+    row.name: row
+    for row in (
+        Row("produce-1", "100-byte records in 64 KiB batches, 1 connection → 1 partition", Produce, WRITERS),
+        Row(
+            "produce-16",
+            "100-byte records in 64 KiB batches, 16 connections → 16 partitions",
+            lambda: Produce(connections=16, partitions=16),
+            WRITERS,
+        ),
+        Row(
+            "small",
+            "requests of one 100-byte record, 1 connection, 16 in flight",
+            lambda: Produce(in_flight=16, batch_bytes=1),
+            WRITERS,
+        ),
+        Row(
+            "small-16",
+            "requests of one 100-byte record, 16 connections → 16 partitions, 16 in flight each",
+            lambda: Produce(connections=16, partitions=16, in_flight=16, batch_bytes=1),
+            WRITERS,
+        ),
+        *(_sized(f"1{'0' * (power % 3)}{'bkm'[power // 3]}", 10**power) for power in range(2, 7)),
+        Row("consume-1", "hot 64 KiB batches, 1 connection ← 1 partition", Consume, READERS),
+        Row(
+            "consume-16",
+            "hot 64 KiB batches, 16 connections ← 16 partitions",
+            lambda: Consume(connections=16, partitions=16),
+            READERS,
+        ),
+    )
+}

@@ -1,0 +1,93 @@
+"""Runs rows: brokers are started once, warmed on each row's own load, and take turns in every round."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.side_by_side.brokers import BareLimit, Broker, Kafka, Penstock
+from benchmarks.side_by_side.loads import Conditions, Figures
+from benchmarks.side_by_side.profiling import Profiler
+from benchmarks.side_by_side.rows import CONTENDERS, Row
+
+WARM_OTHERS_S_MAX = 5.0
+"""Only a JVM gets faster for a minute."""
+
+KINDS: Mapping[str, type[Broker]] = {"penstock": Penstock, "kafka": Kafka, "bare": BareLimit}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How rows are run."""
+
+    conditions: Conditions
+    rounds: int
+    warm_s: float
+    only: tuple[str, ...] = ()
+    """Contenders to run; all if empty."""
+    data: Path | None = None
+    profile: Path | None = None
+
+    def contenders(self, row: Row) -> list[str]:
+        """Who takes part in a row."""
+        return [each for each in row.contenders if not self.only or each in self.only]
+
+
+Told = Callable[[str, str, int, Figures], None]
+
+
+def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> dict[str, dict[str, Any]]:
+    """All rounds of all rows by contender, and what is known of the brokers."""
+    kinds = {CONTENDERS[name].broker for row in rows for name in plan.contenders(row)}
+    with running(kinds, plan) as brokers:
+        return {row.name: run_row(row, brokers, plan, told) for row in rows}
+
+
+@contextmanager
+def running(kinds: "set[str]", plan: Plan) -> Iterator[Mapping[str, Broker]]:
+    """The brokers, ready."""
+    with tempfile.TemporaryDirectory(prefix="side-by-side-", dir=plan.data) as folder, ExitStack() as held:
+        made = [KINDS[kind](Path(folder) / kind, plan.conditions.cores.broker) for kind in sorted(kinds)]
+        yield {each.name: held.enter_context(each) for each in made}
+
+
+def run_row(row: Row, brokers: Mapping[str, Broker], plan: Plan, told: Told) -> dict[str, Any]:
+    """One row."""
+    work = row.work()
+    names = plan.contenders(row)
+    found: dict[str, list[Figures]] = {name: [] for name in names}
+    try:
+        for name in names:
+            _warm(name, brokers, plan, work.measure)
+        for number in range(plan.rounds):
+            for name in names:
+                contender = CONTENDERS[name]
+                broker = brokers[contender.broker]
+                profiler = Profiler(plan.profile if contender.broker == "penstock" else None, f"{row.name}-{name}")
+                begun_s = time.monotonic()
+                with profiler.around(broker, plan.conditions):
+                    figures = work.measure(broker, contender.settings, plan.conditions)
+                figures["took_s"] = time.monotonic() - begun_s
+                found[name].append(figures)
+                told(row.name, name, number, figures)
+    finally:
+        work.forget()
+    return {
+        "title": row.title,
+        "unit": work.unit,
+        "rounds": found,
+        "ready_s": {name: brokers[CONTENDERS[name].broker].ready_s for name in names},
+        "versions": {name: brokers[CONTENDERS[name].broker].version for name in names},
+    }
+
+
+def _warm(name: str, brokers: Mapping[str, Broker], plan: Plan, measure: Callable[..., Figures]) -> None:
+    contender = CONTENDERS[name]
+    seconds = plan.warm_s if contender.broker == "kafka" else min(plan.warm_s, WARM_OTHERS_S_MAX)
+    if seconds <= 0:
+        return
+    warming = replace(plan.conditions, seconds=seconds, lead_s=0.5)
+    measure(brokers[contender.broker], contender.settings, warming)
