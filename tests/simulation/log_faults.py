@@ -25,6 +25,7 @@ def run_failing_syncs(seed: int) -> None:
     if failing == "sync_dir" or random.random() < 0.5:
         history.log.roll()
     history.disk.fail_next(failing)
+    history.directory.hurry()
     drive(history.directory.commit())
     assert history.log.offline_reason is not None
     promised = history.log.durable_end
@@ -33,6 +34,7 @@ def run_failing_syncs(seed: int) -> None:
             history.append()
             raise AssertionError("an offline log took an append")
         except StorageError:
+            history.directory.hurry()
             drive(history.directory.commit())
     assert history.log.durable_end == promised
     history.cut_and_open()
@@ -50,6 +52,7 @@ def run_full_disk(seed: int) -> bool:
         try:
             history.append()
             if random.random() < 0.3:
+                history.directory.hurry()
                 drive(history.directory.commit())
                 history.expected.promised_end = max(history.expected.promised_end, history.log.durable_end)
         except StorageError:

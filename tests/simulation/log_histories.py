@@ -170,6 +170,7 @@ class History:
         self.expected.promised_end = max(self.expected.promised_end, self.log.durable_end)
 
     def commit(self, waits: int | None = None) -> None:
+        self.directory.hurry()
         drive(self.directory.commit(), waits)
         self._note_promise()
 

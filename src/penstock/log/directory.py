@@ -49,9 +49,13 @@ class DataDirectory:
         self.findings = Findings()
         self.offline_reason: str | None = None
         self._dirty: dict[int, Log] = {}
+        self._unhurried: dict[int, Log] = {}
+        """Written to, but with time to be synced."""
         self._next_number = 1
         self.on_dirty: Callable[[], None] = _nobody_waits
         """Called when the first log becomes dirty after a round: whoever runs rounds wakes up."""
+        self.on_unhurried: Callable[[Log], None] = _nobody_waits_for
+        """Called when a log is written to that has time: whoever runs rounds calls `hurry` when it is over."""
 
     @property
     def is_dirty(self) -> bool:
@@ -82,6 +86,7 @@ class DataDirectory:
         name = log.path.rpartition("/")[2]
         del self.logs[name]
         self._dirty.pop(log.identity.number, None)
+        self._unhurried.pop(log.identity.number, None)
         log.take_offline("deleted")
         upkeep.close_files(log)
         aside = f"{LOGS}/{name}.{log.identity.number}{GONE}"
@@ -121,10 +126,25 @@ class DataDirectory:
                 raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
     def _note_dirty(self, log: Log) -> None:
+        if not log.is_sync_due:
+            self._unhurried[log.identity.number] = log
+            self.on_unhurried(log)
+            return
+        self._unhurried.pop(log.identity.number, None)
+        self._make_due(log)
+
+    def _make_due(self, log: Log) -> None:
         is_first = not self._dirty
         self._dirty[log.identity.number] = log
         if is_first:
             self.on_dirty()
+
+    def hurry(self, log: Log | None = None) -> None:
+        """The time of a log, or of all, is over: the next round covers it."""
+        due = list(self._unhurried.values()) if log is None else [log]
+        for each in due:
+            if self._unhurried.pop(each.identity.number, None) is not None:
+                self._make_due(each)
 
     # --- group commit ---------------------------------------------------------------------------------------------
 
@@ -185,6 +205,7 @@ class DataDirectory:
 
     async def close(self) -> None:
         """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs."""
+        self.hurry()
         await self.commit()
         online = [log for log in self.logs.values() if log.offline_reason is None]
         staged = [self._stage_clean(log) for log in online]
@@ -224,6 +245,10 @@ class DataDirectory:
 
 
 def _nobody_waits() -> None:
+    return None
+
+
+def _nobody_waits_for(_log: Log) -> None:
     return None
 
 

@@ -18,7 +18,7 @@ from penstock.log.ledger import LedgerEntry
 from penstock.log.pool import Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import NO_TIMESTAMP, Segment, scan_batches, scan_headers
-from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, Durability, LogSettings
+from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, LogSettings
 from penstock.model.errors import CorruptBatch, DiskFull, InvalidBatch, OffsetOutOfRange, StorageError
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.ports import File, FileSlice
@@ -120,7 +120,15 @@ class Log:
     @property
     def durable_end(self) -> int:
         """The end of what counts as durable under the log's setting."""
-        return self.synced_end if self.settings.durability is Durability.FSYNC else self.written_end
+        return self.synced_end if self.settings.waits_for_sync else self.written_end
+
+    @property
+    def is_sync_due(self) -> bool:
+        """Whether the next round of group commit is to cover it; else there is time (`flush_ms`)."""
+        settings = self.settings
+        return settings.waits_for_sync or (
+            settings.flush_messages is not None and self.written_end - self.synced_end >= settings.flush_messages
+        )
 
     @property
     def last_stable_offset(self) -> int:
@@ -147,6 +155,12 @@ class Log:
     def path_of(self, segment: Segment, ending: str) -> str:
         """Where a file of a segment lies."""
         return f"{self.path}/{segment.name}.{ending}"
+
+    def adopt_settings(self, settings: LogSettings) -> None:
+        """From now on these count; what is not synced yet may be due by them."""
+        self.settings = settings
+        if self._unsynced and self.is_sync_due:
+            self._on_dirty(self)
 
     def take_offline(self, reason: str) -> None:
         """No more appends and syncs. The first reason is kept."""
@@ -221,6 +235,8 @@ class Log:
                 index.aborted.append(aborted)
         if segment.base_offset not in self._unsynced:
             self.note_unsynced(segment)
+        elif self.settings.flush_messages is not None and self.is_sync_due:
+            self._on_dirty(self)
 
     def _write_failed(self, error: OSError, segment: Segment, file: File) -> NoReturn:
         if error.errno in (ENOSPC, EDQUOT):
@@ -488,7 +504,7 @@ class Log:
         self._pool.forget(self.path_of(segment, ending))
 
     def note_unsynced(self, segment: Segment) -> None:
-        """The next round of group commit is to cover this segment."""
+        """A round of group commit is to cover this segment: the next one, if that is due."""
         self._unsynced[segment.base_offset] = segment
         self._on_dirty(self)
 

@@ -26,6 +26,15 @@ class LogSettings:
     retention_ms: int | None = 7 * 24 * 3_600_000
     retention_bytes: int | None = None
     producer_expiration_ms: int = 24 * 3_600_000
+    flush_messages: int | None = None
+    """Where appends do not wait for syncs: sync after this many records."""
+    flush_ms: int | None = None
+    """Where appends do not wait for syncs: sync after this long; None leaves it to the node."""
+
+    @property
+    def waits_for_sync(self) -> bool:
+        """Whether an append counts only once it is on stable storage."""
+        return self.durability is Durability.FSYNC or self.flush_messages == 1
 
 
 SEGMENT_BYTES_MAX = 2**31 - 1

@@ -91,7 +91,7 @@ class Adoption:
     def _dress(self, log: Log, partition: Partition | None) -> None:
         """Gives a log, and the partition that it belongs to, the settings of their topic."""
         dress = self._wardrobe.dress_of(log.identity.topic)
-        log.settings = dress.log
+        log.adopt_settings(dress.log)
         if partition is not None:
             partition.rules = dress.rules
             partition.can_delete = dress.can_delete

@@ -1,4 +1,4 @@
-"""What logs have done to them now and then: sealing, retention, forgetting idle producers, syncing.
+"""What logs have done to them now and then: sealing, retention, forgetting idle producers.
 
 One task, a few logs per turn with a pause between turns, so that ten thousand logs hold nobody up. Work on a log's
 segments that is not an append holds `lock`: this loop, DeleteRecords, whoever removes a log, and whoever cancels this
@@ -28,8 +28,6 @@ class UpkeepSettings:
     """Between two passes over all logs that look for segments to seal."""
     retention_ms: int = 300_000
     """Between two passes that apply retention and forget idle producers (Kafka: log.retention.check.interval.ms)."""
-    sync_ms: int = 10_000
-    """Between two syncs of what was written, where appends do not wait for them."""
     looks_per_turn_max: int = 1_000
     logs_per_turn_max: int = 32
 
@@ -46,16 +44,12 @@ class Upkeep:
         partitions: Partitions,
         clock: Clock,
         settings: UpkeepSettings = DEFAULT_UPKEEP,
-        *,
-        syncs: bool = False,
         on_trouble: Callable[[Log, Exception], None] = lambda _log, _error: None,
     ) -> None:
-        """`syncs` is for nodes that run no group commit: only one of both may run rounds."""
         self._directory = directory
         self._partitions = partitions
         self._clock = clock
         self._settings = settings
-        self._syncs = syncs
         self._on_trouble = on_trouble
         self.lock = asyncio.Lock()
         self._waiting: deque[str] = deque()
@@ -63,23 +57,17 @@ class Upkeep:
         now_ms = clock.monotonic_ms()
         self._pass_at_ms = now_ms
         self._retention_at_ms = now_ms + settings.retention_ms
-        self._sync_at_ms = now_ms + settings.sync_ms
 
     async def run(self) -> None:
         """Until cancelled."""
         settings = self._settings
         while True:
             await self.turn()
-            await asyncio.sleep(
-                (settings.pause_ms if self._waiting else min(settings.pass_ms, settings.sync_ms)) / 1000
-            )
+            await asyncio.sleep((settings.pause_ms if self._waiting else settings.pass_ms) / 1000)
 
     async def turn(self) -> int:
         """A little of what is due; the number of logs that something was done to."""
         now_ms = self._clock.monotonic_ms()
-        if self._syncs and now_ms >= self._sync_at_ms:
-            self._sync_at_ms = now_ms + self._settings.sync_ms
-            await self._sync()
         if not self._waiting and now_ms >= self._pass_at_ms:
             self._begin_pass(now_ms)
         worked = 0
@@ -119,13 +107,6 @@ class Upkeep:
             self._on_trouble(log, error)
         if log.offline_reason is not None:
             self._tell(log)
-
-    async def _sync(self) -> None:
-        async with self.lock:
-            covered = await self._directory.commit()
-        for log in covered:
-            if log.offline_reason is not None:
-                self._tell(log)
 
     def _tell(self, log: Log) -> None:
         """Whoever waits on a log that is offline learns it now."""

@@ -1,4 +1,4 @@
-"""The loop that seals, retains, forgets and syncs: what is due, a little at a time, in nobody's way."""
+"""The loop that seals, retains and forgets: what is due, a little at a time, in nobody's way."""
 
 import asyncio
 from dataclasses import replace
@@ -7,14 +7,14 @@ from typing import Any
 from penstock.log import upkeep as log_upkeep
 from penstock.log.log import Log
 from penstock.server.upkeep_loop import Upkeep, UpkeepSettings
-from tests.unit.server.handlers.stand import FSYNC, REPLICATED, Stand, a_batch, running
+from tests.unit.server.handlers.stand import REPLICATED, Stand, a_batch, running
 
 BATCH_BYTES = len(a_batch())
 SMALL = replace(REPLICATED, segment_bytes=BATCH_BYTES * 2)
 
 
-def upkeep_of(stand: Stand, *, syncs: bool = False, on_trouble: Any = None, **settings: int) -> Upkeep:
-    options: dict[str, Any] = {"syncs": syncs} | ({"on_trouble": on_trouble} if on_trouble else {})
+def upkeep_of(stand: Stand, *, on_trouble: Any = None, **settings: int) -> Upkeep:
+    options: dict[str, Any] = {"on_trouble": on_trouble} if on_trouble else {}
     return Upkeep(stand.directory, stand.partitions, stand.clock, UpkeepSettings(**settings), **options)
 
 
@@ -87,41 +87,6 @@ def test_a_log_in_trouble_is_reported_and_the_others_go_on() -> None:
 
     running(story)
     assert [path for path, _ in troubles] == ["logs/t-1"]
-
-
-def test_what_nobody_waits_for_is_synced_now_and_then() -> None:
-    async def story(stand: Stand) -> None:
-        stand.rounds.stop()
-        await stand.committing
-        partition = await stand.add()
-        task = asyncio.get_running_loop().create_task(upkeep_of(stand, syncs=True).run())
-        stand.append(partition)
-        await asyncio.sleep(9)
-        assert partition.log.synced_end == 0
-        await asyncio.sleep(3)
-        assert partition.log.synced_end == 1
-        stand.disk.fail_next("sync", partition.log.path_of(partition.log.active, "log"))
-        stand.append(partition)
-        waiting = partition.committed.wait_for(99)
-        await asyncio.sleep(12)
-        assert waiting.exception() is not None
-        task.cancel()
-
-    running(story, sync_s=0.001)
-
-
-def test_a_node_with_group_commit_is_not_synced_twice() -> None:
-    async def story(stand: Stand) -> None:
-        stand.rounds.stop()
-        await stand.committing
-        partition = await stand.add(settings=FSYNC)
-        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
-        stand.append(partition)
-        await asyncio.sleep(60)
-        assert partition.log.synced_end == 0
-        task.cancel()
-
-    running(story)
 
 
 def test_deletion_and_the_loop_take_turns_on_a_log() -> None:

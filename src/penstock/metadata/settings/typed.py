@@ -64,6 +64,8 @@ class TopicSettings:
             retention_ms=retention_ms if deletes and retention_ms >= 0 else None,
             retention_bytes=retention_bytes if deletes and retention_bytes >= 0 else None,
             producer_expiration_ms=self.producer_expiration_ms,
+            flush_messages=_limited(self.number("flush.messages")),
+            flush_ms=_limited(self.number("flush.ms")),
         )
 
     @property
@@ -82,8 +84,8 @@ class TopicSettings:
         )
 
 
-def _limited(milliseconds: int) -> int | None:
-    return None if milliseconds == LONG_MAX else milliseconds
+def _limited(number: int) -> int | None:
+    return None if number == LONG_MAX else number
 
 
 def parse_topic_settings(overrides: Mapping[str, str], broker: BrokerSettings) -> TopicSettings:
