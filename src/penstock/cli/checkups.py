@@ -1,4 +1,4 @@
-"""What `doctor` looks at on this machine: the data directory, room, descriptors, the clock, the broker's file."""
+"""What `doctor` looks at on this machine: the broker's file, the data directory, room, descriptors, the clock."""
 
 import os
 import shutil
@@ -11,9 +11,12 @@ from penstock.cli.failing import Failed
 
 FREE_BYTES_MIN = 1024**3
 FREE_PERCENT_MIN = 5
-DESCRIPTORS_MIN = 4096
+DESCRIPTORS_MIN = 8192
+"""A node keeps up to 5,120 files and maps open; the rest is for connections."""
 RELEASED_S = 1_790_000_000
 """No clock that goes right shows an earlier time: this was written later."""
+MAKE_ROOM = "lower retention.ms or retention.bytes of large topics, delete topics, or add room"
+MORE_DESCRIPTORS = "ulimit -Hn 65536 before the broker starts, or LimitNOFILE=65536 in its unit"
 
 
 class Finding(NamedTuple):
@@ -35,13 +38,14 @@ def wrong(check: str, found: str, fix: str) -> Finding:
     return Finding(check, False, found, fix)
 
 
-def local_findings(data: Path, config: Path | None) -> Iterator[Finding]:
-    """All of them."""
-    if config is not None:
-        yield from config_findings(config)
+def local_findings(data: Path) -> Iterator[Finding]:
+    """All but those about the broker's file."""
     yield from data_findings(data)
     yield descriptor_finding()
     yield clock_finding()
+
+
+# --- the broker's file ------------------------------------------------------------------------------------------------
 
 
 def config_findings(path: Path) -> Iterator[Finding]:
@@ -52,7 +56,7 @@ def config_findings(path: Path) -> Iterator[Finding]:
     try:
         settings = read_settings(path)
     except Failed as error:
-        yield wrong("config", str(error), f"name a file that you can read: ls -l {path}")
+        yield wrong("config", str(error), _make_readable(path, error.__cause__))
         return
     complaints = complaints_about(settings)
     for each in complaints:
@@ -61,24 +65,47 @@ def config_findings(path: Path) -> Iterator[Finding]:
         yield well("config", f"{path} has {len(settings)} settings, all of them usable")
 
 
+def _make_readable(path: Path, cause: BaseException | None) -> str:
+    match cause:
+        case PermissionError():
+            return f"let the broker's user read it: chown or chmod u+r {path}"
+        case FileNotFoundError():
+            return "name the file that the broker is started with: -c server.properties"
+    return f"{path} must be a text: server.properties as Kafka has it, or TOML in a file that ends in .toml"
+
+
+# --- the data directory -----------------------------------------------------------------------------------------------
+
+
 def data_findings(path: Path) -> Iterator[Finding]:
     """The data directory, or the place where it would be: permission, room, format."""
     place = path
     while not place.exists():
         place = place.parent
-    if not os.access(place, os.W_OK | os.X_OK):
-        yield wrong("permission", f"this user may not write to {place}", f"chown it, or choose another than {path}")
-    else:
-        yield well("permission", f"{place} can be written")
+    yield _permission_finding(path, place)
     room = shutil.disk_usage(place)
-    percent = 100 * room.free // max(1, room.total)
-    shown = f"{room.free / 1024**3:.1f} GB ({percent} %) free at {place}"
-    if room.free < FREE_BYTES_MIN or percent < FREE_PERCENT_MIN:
-        yield wrong("disk", f"only {shown}", "lower retention.ms or retention.bytes, delete topics, or add room")
-    else:
-        yield well("disk", shown)
+    yield room_finding("disk", room.free, room.total, str(place))
     if (path / "directory").exists():
         yield _format_finding(path)
+
+
+def _permission_finding(path: Path, place: Path) -> Finding:
+    if os.access(place, os.W_OK | os.X_OK):
+        return well("permission", f"{place} can be written")
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        found = f"{place} lies on a file system that is mounted read-only"
+        return wrong("permission", found, "mount it for writing (mount -o remount,rw), or choose another directory")
+    found = f"this user may not write to {place}"
+    return wrong("permission", found, f"give it to the broker's user (chown -R), or choose another than {path}")
+
+
+def room_finding(check: str, free_bytes: int, total_bytes: int, place: str) -> Finding:
+    """What is left; the size of the whole may be unknown (-1)."""
+    percent = 100 * free_bytes // total_bytes if total_bytes > 0 else None
+    shown = f"{free_bytes / 1024**3:.1f} GB{'' if percent is None else f' ({percent} %)'} free at {place}"
+    if free_bytes < FREE_BYTES_MIN or (percent is not None and percent < FREE_PERCENT_MIN):
+        return wrong(check, f"only {shown}", MAKE_ROOM)
+    return well(check, shown)
 
 
 def _format_finding(path: Path) -> Finding:
@@ -95,18 +122,21 @@ def _format_finding(path: Path) -> Finding:
     return well("format", f"{path} has format {version}")
 
 
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
 def descriptor_finding() -> Finding:
-    """Every connection and every open segment takes a descriptor."""
+    """Every connection and every open segment takes a descriptor; a node takes as many as it is allowed to."""
     import resource
 
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= limit < DESCRIPTORS_MIN:
-        return wrong("descriptors", f"a process may open {limit} files", "ulimit -n 65536, or LimitNOFILE=65536")
+        return wrong("descriptors", f"a process of this user may open {limit} files only", MORE_DESCRIPTORS)
     return well("descriptors", f"a process may open {'any number of' if limit < 0 else limit} files")
 
 
 def clock_finding(now_s: float | None = None) -> Finding:
-    """A clock that stands before our own release is wrong; how far others are off, `broker` checks."""
+    """A clock that stands before our own release is wrong; how far it is from the broker's, `broker` checks."""
     now_s = time.time() if now_s is None else now_s
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now_s))
     if now_s < RELEASED_S:

@@ -28,7 +28,7 @@ def complaints_about(settings: Mapping[str, str]) -> list[str]:
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="server.properties, or TOML if it ends in .toml.")],
+    file: Annotated[Path, typer.Argument(readable=False, help="server.properties, or TOML if it ends in .toml.")],
     environment: Annotated[
         bool, typer.Option("--env/--no-env", help="Count settings in KAFKA_… and PENSTOCK_… variables, too.")
     ] = False,

@@ -25,11 +25,13 @@ def dev(
     """Run a broker for development, on this machine only. Other commands started below this directory find it."""
     import tempfile
 
+    from penstock.cli import descriptors
     from penstock.cli.plan import Plan
     from penstock.cli.serve import serve
 
     if ephemeral and data is not None:
         raise Misused("--data keeps what --ephemeral forgets: choose one of them")
+    descriptors.take_all()
     chosen = port if port is not None else _free_port()
     note = None if port is not None or chosen == PORT else f"(port {PORT} is taken)"
     with tempfile.TemporaryDirectory(prefix="penstock-") if ephemeral else _kept(data) as path:
@@ -77,7 +79,8 @@ def _free_port() -> int:
 
 def server(
     file: Annotated[
-        Path | None, typer.Option("--config", "-c", help="server.properties, or TOML if it ends in .toml.")
+        Path | None,
+        typer.Option("--config", "-c", readable=False, help="server.properties, or TOML if it ends in .toml."),
     ] = None,
     allows_plaintext: Annotated[
         bool,
@@ -88,6 +91,7 @@ def server(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Log more.")] = False,
 ) -> None:
     """Run a broker by its settings: from a file, and from KAFKA_… and PENSTOCK_… variables, which are stronger."""
+    from penstock.cli import descriptors
     from penstock.cli.config import complaints_about
     from penstock.cli.plan import plan_of
     from penstock.cli.serve import serve
@@ -97,6 +101,7 @@ def server(
     if complaints := complaints_about(settings):
         where = file or "the environment"
         raise Failed(f"{where} cannot be used as it is: {'; '.join(complaints)}")
+    descriptors.take_all()
     serve(plan_of(settings, allows_plaintext=allows_plaintext, is_verbose=verbose))
 
 

@@ -18,7 +18,7 @@ class Remembered(NamedTuple):
 
     kind: str
     sentence: str
-    count: int
+    times: int
     seconds_ago: int
 
 

@@ -17,7 +17,8 @@ import pytest
 
 from penstock.cli import broker_checkups
 from penstock.cli.checkups import Finding, clock_finding, config_findings, data_findings, descriptor_finding
-from penstock.client.errors import Unreachable, Unsupported
+from penstock.cli.listening import Owner, descriptors_of, is_here, owner_of
+from penstock.client.errors import ClientError, LoginFailed, NotABroker, Unreachable, Unsupported
 from penstock.client.metadata import Broker
 from tests.unit.cli.conftest import Penstock
 
@@ -50,10 +51,12 @@ def test_a_format_that_is_not_ours(tmp_path: Path, content: bytes, part: str) ->
 
 
 def test_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    assert "ulimit -n" in str(descriptor_finding().fix)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (65536, 65536))
     assert descriptor_finding().is_well
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 65536))
+    assert descriptor_finding().is_well, "a broker takes as many as it may"
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    assert "LimitNOFILE" in str(descriptor_finding().fix)
 
 
 def test_a_clock_that_stands_before_the_release() -> None:
@@ -93,20 +96,20 @@ def stranger(answer: bytes) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "found", "fix"),
+    ("answer", "check", "found", "fix"),
     [
-        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS", "PLAINTEXT listener"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is an HTTP server", "another program has the port"),
-        (b"", "closed the connection at once", "listener"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "broker", "speaks TLS", "PLAINTEXT listener"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "port", "is an HTTP server", "stop it (kill {pid})"),
+        (b"", "port", "(pid {pid})", "let the broker listen elsewhere"),
     ],
 )
-def test_somebody_else_on_the_port(penstock: Penstock, answer: bytes, found: str, fix: str) -> None:
+def test_somebody_else_on_the_port(penstock: Penstock, answer: bytes, check: str, found: str, fix: str) -> None:
     with stranger(answer) as address:
         result = penstock("doctor", "-b", address, "-o", "json")
     assert result.code == 1
-    (row,) = [each for each in json.loads(result.out) if each["check"] == "broker"]
-    assert found in row["found"]
-    assert fix in row["fix"]
+    (row,) = [each for each in json.loads(result.out) if each["check"] == check]
+    assert found.format(pid=os.getpid()) in row["found"]
+    assert fix.format(pid=os.getpid()) in row["fix"]
 
 
 def test_nobody_on_the_port(penstock: Penstock) -> None:
@@ -122,9 +125,10 @@ def test_an_advertised_address_that_leads_nowhere() -> None:
         raise Unreachable("no connection to kafka:29092: the name cannot be resolved")
 
     cluster: Any = SimpleNamespace(view=SimpleNamespace(brokers={1: Broker(1, "kafka", 29092)}), connection=connection)
-    (found,) = asyncio.run(broker_checkups._addresses(cluster))
+    reached, (found,) = asyncio.run(broker_checkups._addresses(cluster, "localhost:9092"))
+    assert not reached
     assert "sends clients to kafka:29092" in found.found
-    assert "advertised.listeners" in str(found.fix)
+    assert "advertised.listeners to an address that clients reach, such as PLAINTEXT://localhost:9092" in str(found.fix)
 
 
 def test_a_broker_and_a_client_with_no_version_in_common() -> None:
@@ -133,3 +137,42 @@ def test_a_broker_and_a_client_with_no_version_in_common() -> None:
 
     connection: Any = SimpleNamespace(version_for=version_for)
     assert "upgrade" in str(broker_checkups._age(connection).fix)
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (NotABroker("far:9092 is an HTTP server"), "another program has the port"),
+        (NotABroker("far:9092 speaks TLS"), "PLAINTEXT listener"),
+        (Unreachable("far:9092 closed the connection at once"), "what the broker has logged"),
+        (Unreachable("no connection to far:9092: nothing listens there"), "start one with `penstock dev`"),
+        (LoginFailed("wrong password"), "has logged"),
+    ],
+)
+def test_trouble_with_a_broker_on_another_machine(error: ClientError, fix: str) -> None:
+    assert fix in str(broker_checkups.unreached("far:9092", error).fix)
+
+
+def test_who_listens_is_told_as_far_as_we_may_know(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        owner = owner_of(port)
+        assert owner is not None
+        assert owner.pid == os.getpid()
+        (tmp_path / "net").mkdir()
+        (tmp_path / "net" / "tcp").write_text(Path("/proc/net/tcp").read_text())
+        assert str(owner_of(port, tmp_path)) == "another user's program"
+    assert owner_of(port) is None
+    assert is_here("localhost")
+    assert not is_here("192.0.2.1")
+    assert not is_here("nowhere.invalid")
+
+
+def test_a_broker_with_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert descriptors_of(os.getpid()) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert descriptors_of(2**30) is None
+    monkeypatch.setattr(broker_checkups, "descriptors_of", lambda _: 256)
+    (found,) = broker_checkups._descriptors(Owner(7, "penstock dev"))
+    assert "penstock dev (pid 7), may open 256 files" in found.found
+    monkeypatch.setattr(broker_checkups, "descriptors_of", lambda _: 65536)
+    assert not broker_checkups._descriptors(Owner(7, "penstock dev"))

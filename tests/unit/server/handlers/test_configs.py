@@ -400,7 +400,7 @@ def test_clock_and_complaints_are_told_to_who_asks_for_them_by_name() -> None:
         asked = await values(cluster, BROKER, "1", "penstock.clock.ms", "penstock.complaints", "num.partitions")
         assert int(str(asked["penstock.clock.ms"][0])) == cluster.clock.wall_ms()
         (said,) = json.loads(str(asked["penstock.complaints"][0]))
-        assert said == {"kind": "tls", "sentence": "somebody else began with TLS", "count": 2, "seconds_ago": 1}
+        assert said == {"kind": "tls", "sentence": "somebody else began with TLS", "times": 2, "seconds_ago": 1}
         assert not [name for name in await values(cluster, BROKER, "1") if name.startswith("penstock.")]
         for _ in range(REMEMBERED_S):
             cluster.complaints.tick()
