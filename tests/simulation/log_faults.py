@@ -7,7 +7,7 @@ from penstock.log.checked import Damaged
 from penstock.log.ledger import Ledger
 from penstock.log.scrub import scrub
 from penstock.log.settings import Durability
-from penstock.model.errors import StorageError
+from penstock.model.errors import DiskFull, StorageError
 from penstock.records.header import BatchView
 from tests.simulation.log_histories import History, PowerCut, drive
 
@@ -42,26 +42,39 @@ def run_failing_syncs(seed: int) -> None:
 
 
 def run_full_disk(seed: int) -> bool:
-    """The disk fills up: a typed error, no harm, and it goes on when there is room again."""
+    """The disk fills up: a typed error, no harm, not even by a power cut, and it goes on when there is room again."""
     history = History(seed, Durability.FSYNC, Faults(is_torn=True))
-    random = history.random
-    used = 8_000 + random.randrange(6_000)
-    history.disk.faults = Faults(is_torn=True, capacity_bytes=used)
+    random, faults = history.random, history.disk.faults
+    faults.capacity_bytes = 8_000 + random.randrange(6_000)
     was_full = False
-    for _ in range(40):
+    for _ in range(60):
+        epoch = history.epoch
         try:
-            history.append()
-            if random.random() < 0.3:
-                history.directory.hurry()
-                drive(history.directory.commit())
-                history.expected.promised_end = max(history.expected.promised_end, history.log.durable_end)
-        except StorageError:
+            random.choice(
+                [
+                    history.append,
+                    history.append,
+                    history.append,
+                    history.commit,
+                    history.settle,
+                    history.roll,
+                    history.begin_epoch,
+                    history.delete_before,
+                ]
+            )()
+        except DiskFull:
             was_full = True
-            history.check_reads()
-            if history.log.offline_reason is not None:
-                break  # no room for a new segment's name: it comes back with a restart
-            history.disk.faults = Faults(is_torn=True, capacity_bytes=None)
-    history.disk.faults = Faults(is_torn=True)
+            history.epoch = epoch  # one that is not written down has not begun
+            history.expected.start_candidates = [history.log.start_offset]
+        assert history.log.offline_reason is None, history.log.offline_reason
+        history.check_reads()
+        if was_full and random.random() < 0.1:
+            random.choice([history.cut_and_open, history.kill_and_open, history.close_and_open_full])()
+        if was_full and random.random() < 0.05:
+            faults.capacity_bytes += 5_000
+    faults.capacity_bytes = None
+    history.append()
+    history.commit()
     history.cut_and_open()
     history.append()
     history.commit()

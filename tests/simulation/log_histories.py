@@ -125,6 +125,7 @@ class History:
                 now_ms=self.now_ms,
                 settings_for=lambda _topic, _partition: self.settings,
                 ledger_bytes=1024,
+                reserve_bytes=512,
                 files_open_max=2,
                 maps_open_max=1,
             ),
@@ -207,6 +208,13 @@ class History:
         self._note_promise()
         self.directory = self.open()
         assert self.directory.findings.scanned_bytes == 0, "a clean shutdown leaves nothing to scan"
+        self._adopt(has_lost_power=False)
+
+    def close_and_open_full(self) -> None:
+        """A shutdown that finds no room to be clean loses nothing either."""
+        drive(self.directory.close())
+        self._note_promise()
+        self.directory = self.open()
         self._adopt(has_lost_power=False)
 
     def kill_and_open(self) -> None:

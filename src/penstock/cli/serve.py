@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import typer
@@ -22,6 +22,7 @@ from penstock.model.errors import ProtocolError
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
 from penstock.server.settings import CannotStart, NodeSettings
+from penstock.server.upkeep_loop import UpkeepSettings
 
 __all__ = ["FORMAT_VERSION", "serve", "settings_of"]
 
@@ -50,9 +51,15 @@ async def _serve(plan: Plan) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    failures: list[str] = []
+
+    def fail(sentence: str) -> None:
+        failures.append(sentence)
+        stopping.set()
+
     ports = host_ports(plan.data_path)
     try:
-        node = Node(ports, settings_of(plan))
+        node = Node(ports, settings_of(plan), on_failure=fail)
         await node.start()
         try:
             with _endpoint(plan.endpoint_path, node.address):
@@ -60,21 +67,26 @@ async def _serve(plan: Plan) -> None:
                 await stopping.wait()
                 typer.echo("Stopping.", err=True)
         finally:
-            await node.stop()
+            with suppress(OSError) if failures else nullcontext():  # a disk that failed may well fail again
+                await node.stop()
     finally:
         ports.close()
+    if failures:
+        raise Failed(failures[0])
 
 
 def settings_of(plan: Plan) -> NodeSettings:
     """What the node is told."""
+    broker = BrokerSettings(plan.static)
     return NodeSettings(
         cluster_id=plan.cluster_id,
         node_id=plan.node_id,
         listen_host=plan.host,
         listen_port=plan.port,
         allow_plaintext_beyond_loopback=plan.allows_plaintext,
-        broker=BrokerSettings(plan.static),
+        broker=broker,
         data_path=str(plan.data_path),
+        upkeep=UpkeepSettings(retention_ms=broker.number("log.retention.check.interval.ms")),
     )
 
 

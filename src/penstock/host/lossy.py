@@ -177,6 +177,10 @@ class LossyDisk:
         """Orders an error for the next calls of open, read, write, truncate, sync, sync_dir or sync_all."""
         self._orders.add(operation, path, count, code)
 
+    def fail_nothing(self) -> None:
+        """Takes back what `fail_next` has ordered and nobody met."""
+        self._orders.clear()
+
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Flips a bit of the durable content. Readers see it unless something not synced covers it."""
         self._check()

@@ -6,14 +6,14 @@ synced, renamed, directory synced.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
-from errno import EDQUOT, ENOSPC
 from typing import Any
 
 from crc32c import crc32c
 
-from penstock.model.errors import DiskFull
-from penstock.model.ports import Disk
+from penstock.log.space import Reserve, full_or
+from penstock.model.ports import Disk, File
 
 _MARK = "penstock"
 
@@ -95,32 +95,47 @@ def read(disk: Disk, path: str, kind: str, version: int) -> Checked:
         raise NewerFormat(f"{path} {error}") from None
 
 
-async def replace(disk: Disk, path: str, kind: str, version: int, value: Any) -> None:
+async def replace(disk: Disk, path: str, kind: str, version: int, value: Any, reserve: Reserve | None = None) -> None:
     """Puts a new value in place; whoever reads finds the old one or the new one. DiskFull leaves the old one."""
     aside = path + ".new"
-    await write_whole(disk, aside, encode(kind, version, value))
-    disk.rename(aside, path)
+    await write_whole(disk, aside, encode(kind, version, value), reserve)
+    try:
+        disk.rename(aside, path)
+    except OSError as error:
+        _discard(disk, aside)
+        raise full_or(error) from error
     await disk.sync_dir(path.rpartition("/")[0])
 
 
-async def write_whole(disk: Disk, path: str, data: bytes) -> None:
-    """Writes a file anew and syncs it; DiskFull when there is no room, with a part of it left behind."""
+async def write_whole(disk: Disk, path: str, data: bytes, reserve: Reserve | None = None) -> None:
+    """Writes a file anew and syncs it; DiskFull when there is no room, not even with the reserve, and no file then."""
+
+    def work() -> File:
+        return write_now(disk, path, data)
+
+    file = work() if reserve is None else reserve.spend(work)
     try:
-        file = disk.open(path, create=True)
-    except OSError as error:
-        raise _full_or(error) from error
-    try:
-        try:
-            file.truncate(0)
-            file.write(0, data)
-        except OSError as error:
-            raise _full_or(error) from error
         await file.sync()
     finally:
         file.close()
 
 
-def _full_or(error: OSError) -> Exception:
-    if error.errno in (ENOSPC, EDQUOT):
-        return DiskFull(f"the disk is full: {error}; free space and try again")
-    return error
+def write_now(disk: Disk, path: str, data: bytes) -> File:
+    """Writes a file anew and leaves it open; nothing is synced. DiskFull when there is no room, and no file then."""
+    try:
+        file = disk.open(path, create=True)
+    except OSError as error:
+        raise full_or(error) from error
+    try:
+        file.truncate(0)
+        file.write(0, data)
+    except OSError as error:
+        file.close()
+        _discard(disk, path)
+        raise full_or(error) from error
+    return file
+
+
+def _discard(disk: Disk, path: str) -> None:
+    with suppress(OSError):  # it means nothing, and is written over or removed another time
+        disk.unlink(path)

@@ -6,6 +6,7 @@ shutdown (R30).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from penstock.log import checked, manifest, truncation, upkeep
@@ -15,7 +16,8 @@ from penstock.log.pool import FILES_OPEN_MAX, MAPS_OPEN_MAX, Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.recovery import Findings, create_log, open_log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
-from penstock.model.errors import StorageError
+from penstock.log.space import RESERVE_BYTES, full_or
+from penstock.model.errors import DiskFull, StorageError
 from penstock.model.ports import Disk, Entropy
 
 FORMAT_VERSION = 1
@@ -40,10 +42,11 @@ class DataDirectory:
         ledger_bytes: int = LEDGER_BYTES,
         files_open_max: int = FILES_OPEN_MAX,
         maps_open_max: int = MAPS_OPEN_MAX,
+        reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.disk = disk
         self.identity = identity
-        self.pool = Pool(disk, files_open_max, maps_open_max)
+        self.pool = Pool(disk, files_open_max, maps_open_max, reserve_bytes)
         self.ledger = Ledger(disk, ledger_bytes)
         self.logs: dict[str, Log] = {}
         self.findings = Findings()
@@ -77,27 +80,35 @@ class DataDirectory:
                 raise StorageError(f"{LOGS}/{name} has records but no manifest: move it away, or restore its manifest")
         identity = Identity(self._next_number, topic, topic_id, partition)
         self._next_number += 1
-        log = await create_log(self.pool, f"{LOGS}/{name}", identity, settings, self._note_dirty, start)
+        try:
+            log = await create_log(self.pool, f"{LOGS}/{name}", identity, settings, self._note_dirty, start)
+        except (OSError, DiskFull) as error:
+            with suppress(OSError):  # else the next try removes it
+                self._remove_tree(f"{LOGS}/{name}")
+            raise (full_or(error) if isinstance(error, OSError) else error) from error
         self.logs[name] = log
         return log
 
     async def delete(self, log: Log) -> None:
         """Removes a log for good."""
         name = log.path.rpartition("/")[2]
+        upkeep.close_files(log)
+        aside = f"{LOGS}/{name}.{log.identity.number}{GONE}"
+        try:
+            self.disk.rename(log.path, aside)
+        except OSError as error:
+            raise full_or(error) from error
         del self.logs[name]
         self._dirty.pop(log.identity.number, None)
         self._unhurried.pop(log.identity.number, None)
         log.take_offline("deleted")
-        upkeep.close_files(log)
-        aside = f"{LOGS}/{name}.{log.identity.number}{GONE}"
-        self.disk.rename(log.path, aside)
         await self.disk.sync_dir(LOGS)
         self.ledger.forget(log.identity.number)
         self._remove_tree(aside)
 
     def _remove_tree(self, path: str) -> None:
         for name in self.disk.list(path):
-            self.disk.unlink(f"{path}/{name}")
+            self.pool.remove(f"{path}/{name}")  # who makes a log in its place must not be given its open files
         self.disk.remove_dir(path)
 
     def _remove_unfinished(self, name: str) -> None:
@@ -118,9 +129,13 @@ class DataDirectory:
 
     async def begin_epoch(self, log: Log, epoch: int) -> None:
         """Notes durably that a leader epoch begins at the log's end, before anything is written in it (R03)."""
+        epochs_before = list(log.epochs)
         if log.epochs.begin(epoch, log.written_end):
             try:
-                await manifest.write(log, self.disk, log.settled_segments)
+                await manifest.write(log, self.disk, log.settled_segments, self.pool.reserve)
+            except DiskFull:
+                log.epochs.take_back(epochs_before, epoch)
+                raise
             except OSError as error:
                 log.take_offline(f"a leader epoch could not be written down: {error}")
                 raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
@@ -151,7 +166,8 @@ class DataDirectory:
     async def commit(self) -> list[Log]:
         """One round: everything written so far becomes durable. The logs that it covered, also those that failed.
 
-        Whoever runs rounds runs one at a time; what is appended meanwhile belongs to the next.
+        Whoever runs rounds runs one at a time; what is appended meanwhile belongs to the next. DiskFull says that it
+        could not be written down, and belongs to the next round too.
         """
         dirty, self._dirty = self._dirty, {}
         synced: list[SyncTicket] = []
@@ -164,6 +180,10 @@ class DataDirectory:
         if good:
             try:
                 await self.ledger.record([ticket.entry for ticket in good])
+            except DiskFull:
+                for ticket in synced:
+                    ticket.log.postpone_sync()
+                raise
             except OSError as error:
                 self._take_offline(f"the ledger could not be written: {error}")
                 for ticket in synced:
@@ -201,10 +221,26 @@ class DataDirectory:
         for log in list(self.logs.values()):
             await upkeep.settle(log, self.disk)
 
+    def keep_room(self) -> None:
+        """Takes again what the reserve and the ledger lack, if there is room now."""
+        self.pool.reserve.fill()
+        self.ledger.keep_room()
+
     # --- closing --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs."""
+        """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs.
+
+        On a full disk that is not to be had: what was promised is there, and the next start scans.
+        """
+        try:
+            with suppress(DiskFull):
+                await self._close_clean()
+        finally:
+            self.ledger.close()
+            self.pool.close()
+
+    async def _close_clean(self) -> None:
         self.hurry()
         await self.commit()
         online = [log for log in self.logs.values() if log.offline_reason is None]
@@ -217,8 +253,6 @@ class DataDirectory:
         await self.ledger.take_turn()
         if len(online) == len(self.logs) and self.offline_reason is None:
             await checked.replace(self.disk, CLEAN, CLEAN, FORMAT_VERSION, {"logs": len(self.logs)})
-        self.ledger.close()
-        self.pool.close()
 
     def _stage_clean(self, log: Log) -> str:
         """Writes a log's indexes and producer state, and its manifest aside; nothing is synced yet."""
@@ -238,10 +272,7 @@ class DataDirectory:
         return path
 
     def _write_whole(self, path: str, content: bytes) -> None:
-        file = self.disk.open(path, create=True)
-        file.truncate(0)
-        file.write(0, content)
-        file.close()
+        checked.write_now(self.disk, path, content).close()
 
 
 def _nobody_waits() -> None:
@@ -263,12 +294,18 @@ async def open_directory(
     ledger_bytes: int = LEDGER_BYTES,
     files_open_max: int = FILES_OPEN_MAX,
     maps_open_max: int = MAPS_OPEN_MAX,
+    reserve_bytes: int = RESERVE_BYTES,
 ) -> DataDirectory:
     """Opens the directory and every log in it, or makes a new one. `findings` says what was come across."""
     findings = Findings()
     identity = await _identify(disk, cluster_id, node_id, entropy, findings)
     directory = DataDirectory(
-        disk, identity, ledger_bytes=ledger_bytes, files_open_max=files_open_max, maps_open_max=maps_open_max
+        disk,
+        identity,
+        ledger_bytes=ledger_bytes,
+        files_open_max=files_open_max,
+        maps_open_max=maps_open_max,
+        reserve_bytes=reserve_bytes,
     )
     directory.findings = findings
     is_clean = await _take_marker(disk, findings)
@@ -304,6 +341,7 @@ async def open_directory(
         if log.offline_reason is None or log.identity.number in entries
     }
     await directory.ledger.take_turn()
+    directory.keep_room()
     return directory
 
 

@@ -52,6 +52,11 @@ class EpochHistory:
         self._entries.append(EpochStart(epoch, start_offset))
         return True
 
+    def take_back(self, before: list[EpochStart], given_up: int = -1) -> None:
+        """Back to the entries of before, but for epochs that were begun since; `given_up` is not one of them."""
+        known = {given_up, *(entry.epoch for entry in before)}
+        self._entries = before + [entry for entry in self._entries if entry.epoch not in known]
+
     def epoch_at(self, offset: int) -> int:
         """The epoch in which this offset was (or would be) written, -1 before the first."""
         at = bisect_right(self._entries, offset, key=lambda e: e.start_offset) - 1

@@ -5,14 +5,17 @@ are its records acknowledged. So after a crash there are two kinds of bytes and 
 log must be whole, and whatever is not is damage that is reported; above it nothing was promised and a torn tail is cut.
 An entry also carries a running checksum of what the batches' checksums do not cover (the first 21 bytes of each).
 
-Two files of fixed size take turns, so that a full disk cannot stop a promise from being written down.
+Two files of fixed size take turns, both there from the beginning, so that a full disk cannot stop a promise from being
+written down. Where it does all the same, nothing is promised, and the same may be recorded again.
 """
 
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from penstock.log.space import full_or, is_full
 from penstock.model.ports import Disk, File
 
 _ENTRY = Struct(">IIqIqIq")
@@ -75,7 +78,7 @@ class Ledger:
             turn = self._read(path)
             if turn is not None:
                 turns.append(turn)
-            elif self._disk.exists(path):
+            elif self._disk.exists(path) and not self._is_blank(path):
                 self.torn.append(f"{path}: is not whole and was not used")
         if not turns:
             return
@@ -106,6 +109,8 @@ class Ledger:
                 if not is_whole or fields[0] != _BEGIN:
                     return None
                 number, carried = turn, fields[3]
+                if len(data) < (1 + carried) * ENTRY_BYTES:
+                    return None
             elif is_whole and turn == number:
                 bad, suspects = bad + suspects, []
                 entries[fields[0]] = LedgerEntry(*fields)
@@ -118,26 +123,47 @@ class Ledger:
                 suspects.append(position)
         return _Turn(number, entries, bad, suspects, live_bytes) if len(data) >= ENTRY_BYTES else None
 
+    def _is_blank(self, path: str) -> bool:
+        """Whether the file was only made, so that its room is there."""
+        file = self._disk.open(path)
+        try:
+            return not any(file.read(0, file.size()))
+        finally:
+            file.close()
+
+    def keep_room(self) -> None:
+        """Makes the other file as large as it will be, if there is room for that now."""
+        with suppress(OSError):  # a turn takes what it finds
+            file = self._disk.open(self.path_of(self.turn + 1), create=True)
+            try:
+                _enlarge(file, self._size_bytes)
+            finally:
+                file.close()
+
     async def take_turn(self) -> None:
         """Goes on in the other file, with the entries in force; the old one stays valid until the new one is whole."""
-        self.close()
-        self.turn += 1
-        path = self.path_of(self.turn)
+        turn = self.turn + 1
         begin = LedgerEntry(_BEGIN, 0, 0, len(self.entries), 0, 0)
-        data = self._encode([begin, *self.entries.values()])
-        size_bytes = max(self._size_bytes, 4 * len(data))
-        file = self._disk.open(path, create=True)
-        if file.size() < size_bytes:
-            file.write(file.size(), bytes(size_bytes - file.size()))
-        file.write(0, data)
-        self._file, self.live_bytes = file, len(data)
+        data = _encode(turn, [begin, *self.entries.values()])
+        try:
+            file = self._disk.open(self.path_of(turn), create=True)
+        except OSError as error:
+            raise full_or(error) from error
+        try:
+            _enlarge(file, max(self._size_bytes, 4 * len(data)))
+            file.write(0, data)
+        except OSError as error:
+            file.close()
+            raise full_or(error) from error  # the turn has not been taken: the next try must not take the good file
+        self.close()
+        self.turn, self._file, self.live_bytes = turn, file, len(data)
         self._size_bytes = max(self._size_bytes, file.size())
         self._is_turning = True
         await self._sync(file)
         self._is_turning = False
 
     async def record(self, entries: list[LedgerEntry]) -> None:
-        """Returns when the entries are on stable storage. May be called again before that."""
+        """Returns when the entries are on stable storage. May be called again before that, and after DiskFull."""
         for entry in entries:
             self.entries[entry.log_number] = entry
         is_full = self.live_bytes + len(entries) * ENTRY_BYTES > self._size_bytes
@@ -146,9 +172,12 @@ class Ledger:
             return
         # While a turn is being taken the other file must stay as it is, so this one takes everything, even beyond its
         # size; whoever syncs it syncs the turn as well.
-        data = self._encode(entries)
-        position, self.live_bytes = self.live_bytes, self.live_bytes + len(data)
-        self._file.write(position, data)
+        data = _encode(self.turn, entries)
+        try:
+            self._file.write(self.live_bytes, data)
+        except OSError as error:
+            raise full_or(error) from error
+        self.live_bytes += len(data)
         await self._sync(self._file)
 
     async def _sync(self, file: File) -> None:
@@ -161,14 +190,6 @@ class Ledger:
         if is_turning:
             await self._disk.sync_dir("")
 
-    def _encode(self, entries: list[LedgerEntry]) -> bytes:
-        out = bytearray()
-        for entry in entries:
-            body = _ENTRY.pack(self.turn, *entry)
-            out += body
-            out += _CRC.pack(crc32c(body))
-        return bytes(out)
-
     def forget(self, log_number: int) -> None:
         """A log is gone; its entry is not carried over."""
         self.entries.pop(log_number, None)
@@ -178,3 +199,23 @@ class Ledger:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _encode(turn: int, entries: list[LedgerEntry]) -> bytes:
+    out = bytearray()
+    for entry in entries:
+        body = _ENTRY.pack(turn, *entry)
+        out += body
+        out += _CRC.pack(crc32c(body))
+    return bytes(out)
+
+
+def _enlarge(file: File, size_bytes: int) -> None:
+    """Fills a file up with zeros that take room; on a full disk as far as it goes."""
+    missing = size_bytes - file.size()
+    if missing > 0:
+        try:
+            file.write(file.size(), bytes(missing))
+        except OSError as error:
+            if not is_full(error):
+                raise

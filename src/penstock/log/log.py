@@ -3,12 +3,12 @@
 Offsets rise and are never given twice. `written_end` is what this process has written, `durable_end` what a power cut
 cannot take. Calls here touch only the page cache; what must reach the disk is awaited elsewhere (`upkeep`,
 `truncation`, `directory`). After a failed write or sync the log is offline and stays so: what the disk then holds is
-not known, and trying again would hide it.
+not known, and trying again would hide it. A disk that is full is another matter: what it refused is undone, and the log
+goes on.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable
-from errno import EDQUOT, ENOSPC
 from typing import NamedTuple, NoReturn
 
 from penstock.log import checked
@@ -19,6 +19,7 @@ from penstock.log.pool import Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import NO_TIMESTAMP, Segment, scan_batches, scan_headers
 from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, LogSettings
+from penstock.log.space import Reserve, is_full
 from penstock.model.errors import CorruptBatch, DiskFull, InvalidBatch, OffsetOutOfRange, StorageError
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.ports import File, FileSlice
@@ -148,6 +149,11 @@ class Log:
         """The segment that is written."""
         return self.segments[-1]
 
+    @property
+    def reserve(self) -> Reserve:
+        """Room for what frees room."""
+        return self._pool.reserve
+
     def advance_high_watermark(self, offset: int) -> None:
         """Moves the high watermark forward; never back, never past the end."""
         self.high_watermark = max(self.high_watermark, min(offset, self.written_end))
@@ -239,7 +245,7 @@ class Log:
             self._on_dirty(self)
 
     def _write_failed(self, error: OSError, segment: Segment, file: File) -> NoReturn:
-        if error.errno in (ENOSPC, EDQUOT):
+        if is_full(error):
             try:
                 file.truncate(segment.size_bytes)
             except OSError:
@@ -249,6 +255,18 @@ class Log:
                 self.note_unsynced(segment)
                 raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
         self.take_offline(f"a write failed: {error}")
+        raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
+
+    def _roll_failed(self, error: OSError, path: str) -> NoReturn:
+        if is_full(error):
+            try:
+                # Else, with a smaller batch in the old segment, it would stand where no segment begins.
+                self._pool.remove(path)
+            except OSError:
+                pass
+            else:
+                raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
+        self.take_offline(f"a new segment could not be made: {error}")
         raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
 
     def _must_roll(self, segment: Segment, batch: BatchView) -> bool:
@@ -267,12 +285,11 @@ class Log:
         self.index_in_memory(self.active)
         segment = Segment(base_offset).start_again(self.active.header_sum)
         segment.index = ActiveIndex()
+        path = self.path_of(segment, "log")
         try:
-            file = self._pool.file(self.path_of(segment, "log"), create=True)
-            file.truncate(0)
+            self._pool.file(path, create=True).truncate(0)
         except OSError as error:
-            self.take_offline(f"a new segment could not be made: {error}")
-            raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
+            self._roll_failed(error, path)
         self.pending_snapshots.append((base_offset, self.producers.to_list()))
         self._has_new_names = True
         self.segments.append(segment)
@@ -321,6 +338,11 @@ class Log:
         ticket.release_files()
         if self.offline_reason is None and ticket.cuts == self.cuts:
             self.synced_end = max(self.synced_end, ticket.entry.end_offset)
+
+    def postpone_sync(self) -> None:
+        """The files are synced, but there was no room to write it down: the next round does."""
+        self._has_new_names = True
+        self._on_dirty(self)
 
     def fail_sync(self, ticket: SyncTicket, error: OSError) -> None:
         """A sync failed: nothing that it covered may be promised, now or later (R20, fsyncgate)."""

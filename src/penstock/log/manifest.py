@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.log import checked
 from penstock.log.log import MANIFEST_VERSION, Log
+from penstock.log.space import Reserve
 from penstock.model.ports import Disk
 
 KIND = "manifest"
@@ -36,8 +37,8 @@ def describe(log: Log, settled_segments: int, *, is_clean: bool) -> dict[str, An
     }
 
 
-async def write(log: Log, disk: Disk, settled_segments: int) -> None:
+async def write(log: Log, disk: Disk, settled_segments: int, reserve: Reserve | None = None) -> None:
     """Puts the manifest in place, durably."""
     value = describe(log, settled_segments, is_clean=False)
-    await checked.replace(disk, path_of(log.path), KIND, MANIFEST_VERSION, value)
+    await checked.replace(disk, path_of(log.path), KIND, MANIFEST_VERSION, value, reserve)
     log.settled_segments = settled_segments

@@ -1,4 +1,4 @@
-"""Open files and maps, bounded: the least recently used give way.
+"""What the logs of a directory share. Open files and maps, bounded: the least recently used give way.
 
 Ten thousand logs have more segments than a process has descriptors. A file that gives way is opened again on its next
 use; if it was dirty, its sync goes through the new descriptor, which covers the whole file.
@@ -7,6 +7,7 @@ use; if it was dirty, its sync goes through the new descriptor, which covers the
 from collections import OrderedDict
 
 from penstock.log.index import MappedIndex
+from penstock.log.space import Reserve
 from penstock.model.ports import Disk, File
 
 FILES_OPEN_MAX = 4096
@@ -14,10 +15,17 @@ MAPS_OPEN_MAX = 1024
 
 
 class Pool:
-    """The descriptors and maps of one data directory."""
+    """The descriptors, the maps and the reserve of one data directory."""
 
-    def __init__(self, disk: Disk, files_open_max: int = FILES_OPEN_MAX, maps_open_max: int = MAPS_OPEN_MAX) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        files_open_max: int = FILES_OPEN_MAX,
+        maps_open_max: int = MAPS_OPEN_MAX,
+        reserve_bytes: int = 0,
+    ) -> None:
         self.disk = disk
+        self.reserve = Reserve(disk, reserve_bytes)
         self.files_open_max = files_open_max
         self.maps_open_max = maps_open_max
         self._files: OrderedDict[str, File] = OrderedDict()
@@ -68,6 +76,12 @@ class Pool:
         found = self._maps.pop(path, None)
         if found is not None:
             found.close()
+
+    def remove(self, path: str) -> None:
+        """Closes what is open at a path, and removes the file if there is one."""
+        self.forget(path)
+        if self.disk.exists(path):
+            self.disk.unlink(path)
 
     def close(self) -> None:
         """Closes everything."""

@@ -12,7 +12,7 @@ from penstock.log.log import Log
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
 from penstock.log.upkeep import remove_segments
-from penstock.model.errors import StorageError
+from penstock.model.errors import DiskFull, StorageError
 from penstock.model.ports import Disk, File
 
 
@@ -34,7 +34,7 @@ async def truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, *, now
                 await _truncate(log, disk, ledger, keep, shortened, file, now_ms)
         finally:
             file.close()
-    except OSError as error:
+    except (OSError, DiskFull) as error:  # half of it is done, and must not be gone on with
         log.take_offline(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
@@ -44,7 +44,7 @@ async def restart_at(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     try:
         log.start_offset = offset
         await _restart(log, disk, ledger, offset)
-    except OSError as error:
+    except (OSError, DiskFull) as error:
         log.take_offline(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 

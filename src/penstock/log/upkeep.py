@@ -1,45 +1,49 @@
 """What a log has done to it now and then: sealing, deleting from the front, retention, replacing segments.
 
 Each step leaves a log that opens correctly if the power goes between any two of its lines: first make the new state
-durable, then let the manifest name it, then remove what it no longer names.
+durable, then let the manifest name it, then remove what it no longer names. Where there is no room for that, the log is
+as it was; what frees room may use the reserve.
 """
 
+from contextlib import suppress
+
 from penstock.log import checked, manifest
-from penstock.log.epochs import EpochHistory
 from penstock.log.log import SNAPSHOT_VERSION, SNAPSHOTS_KEPT, Log
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import NO_TIMESTAMP, Segment
+from penstock.log.space import Reserve
 from penstock.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from penstock.model.ports import Disk
 
 
-async def settle(log: Log, disk: Disk) -> None:
+async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
     """Seals every segment behind which a new one was started, and has the manifest list them."""
     count = len(log.segments) - 1
     if log.offline_reason is not None or count == log.settled_segments:
         return
-    pending = _take_pending(log, log.segments[count].base_offset)
+    pending, snapshots_before = _take_pending(log, log.segments[count].base_offset), log.snapshots
     try:
         for segment in log.segments[log.settled_segments : count]:
-            await _seal(log, disk, segment)
+            await _seal(log, disk, segment, reserve)
         for offset, rows in pending:
-            await _keep_snapshot(log, disk, offset, rows)
+            await _keep_snapshot(log, disk, offset, rows, reserve)
         dropped, log.snapshots = log.snapshots[:-SNAPSHOTS_KEPT], log.snapshots[-SNAPSHOTS_KEPT:]
-        await manifest.write(log, disk, count)
+        await manifest.write(log, disk, count, reserve)
         for segment in log.segments[:count]:
             segment.index = None
         for offset, has_any in dropped:
             if has_any and disk.exists(log.snapshot_path(offset)):
                 disk.unlink(log.snapshot_path(offset))
     except DiskFull:
-        log.pending_snapshots = pending + log.pending_snapshots  # sealed another time; until then it would be scanned
+        # Sealed another time; until then it would be scanned.
+        log.pending_snapshots, log.snapshots = pending + log.pending_snapshots, snapshots_before
         raise
     except OSError as error:
         log.take_offline(f"a segment could not be sealed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
 
-async def _seal(log: Log, disk: Disk, segment: Segment) -> None:
+async def _seal(log: Log, disk: Disk, segment: Segment, reserve: Reserve | None) -> None:
     data = disk.open(log.path_of(segment, "log"))
     try:
         await data.sync()
@@ -47,7 +51,7 @@ async def _seal(log: Log, disk: Disk, segment: Segment) -> None:
         data.close()
     content = log.index_in_memory(segment).sealed()
     log.forget_files(segment, "index")
-    await checked.write_whole(disk, log.path_of(segment, "index"), content)
+    await checked.write_whole(disk, log.path_of(segment, "index"), content, reserve)
 
 
 def _take_pending(log: Log, offset_max: int) -> list[tuple[int, list[object]]]:
@@ -57,10 +61,10 @@ def _take_pending(log: Log, offset_max: int) -> list[tuple[int, list[object]]]:
     return pending
 
 
-async def _keep_snapshot(log: Log, disk: Disk, offset: int, rows: list[object]) -> None:
+async def _keep_snapshot(log: Log, disk: Disk, offset: int, rows: list[object], reserve: Reserve | None) -> None:
     has_any = ProducerStates.has_content(rows)
     if has_any:
-        await checked.replace(disk, log.snapshot_path(offset), "producers", SNAPSHOT_VERSION, rows)
+        await checked.replace(disk, log.snapshot_path(offset), "producers", SNAPSHOT_VERSION, rows, reserve)
     log.note_snapshot(offset, has_any=has_any)
 
 
@@ -70,11 +74,12 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
         raise OffsetOutOfRange(
             f"records can be deleted from {log.start_offset} to the high watermark {log.high_watermark}, not {offset}"
         )
-    if offset == log.start_offset:
+    if offset == log.start_offset and not any(s.end_offset <= offset for s in log.segments[:-1]):
         return
     if log.offline_reason is not None:
         raise StorageError(f"{log.path} is offline: {log.offline_reason}")
-    await settle(log, disk)
+    with suppress(DiskFull):  # what cannot be sealed now stays a while longer
+        await settle(log, disk, log.reserve)
     start_before, epochs_before = log.start_offset, list(log.epochs)
     log.start_offset = offset
     gone = [s for s in log.segments[: log.settled_segments] if s.end_offset <= offset]
@@ -82,15 +87,14 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
     log.settled_segments -= len(gone)
     log.epochs.cut_start(offset)
     try:
-        await manifest.write(log, disk, log.settled_segments)
+        await manifest.write(log, disk, log.settled_segments, log.reserve)
         remove_segments(log, disk, gone)
     except DiskFull:
         # Back as it was, but for what was appended meanwhile.
         log.start_offset = start_before
         log.segments = gone + log.segments
         log.settled_segments += len(gone)
-        known = {epoch for epoch, _ in epochs_before}
-        log.epochs = EpochHistory(epochs_before + [entry for entry in log.epochs if entry.epoch not in known])
+        log.epochs.take_back(epochs_before)
         raise
     except OSError as error:
         log.take_offline(f"a deletion failed: {error}")
@@ -118,7 +122,8 @@ async def apply_retention(log: Log, disk: Disk, now_ms: int) -> int:
     """Deletes segments that are too old or too much, never beyond the high watermark; the number that went."""
     log.producers.expire(now_ms, log.settings.producer_expiration_ms)
     if _is_expired(log, log.active, now_ms) and log.active.size_bytes and log.high_watermark >= log.written_end:
-        log.roll()
+        with suppress(DiskFull):  # what lies before it can go all the same
+            log.roll()
     start, count = log.start_offset, len(log.segments)
     size_bytes = log.size_bytes
     for segment in log.segments[:-1]:
@@ -128,8 +133,7 @@ async def apply_retention(log: Log, disk: Disk, now_ms: int) -> int:
             break
         size_bytes -= segment.size_bytes
         start = segment.end_offset
-    if start > log.start_offset:
-        await delete_before(log, disk, start)
+    await delete_before(log, disk, start)
     return count - len(log.segments)
 
 
@@ -141,20 +145,29 @@ def _is_expired(log: Log, segment: Segment, now_ms: int) -> bool:
 async def replace_segments(log: Log, disk: Disk, old: list[Segment], new: Segment) -> None:
     """Puts one finished segment in the place of sealed neighbours, as compaction and sealing do.
 
-    The new segment's files are already written under its name (same base, a higher generation), synced or not.
+    The new segment's files are already written under its name (same base, a higher generation), synced or not. If the
+    disk is full they are removed again.
     """
     at = log.segments.index(old[0])
     if log.segments[at : at + len(old)] != old or at + len(old) > log.settled_segments:
         raise ValueError("only sealed segments that lie side by side can be replaced")
     if new.base_offset != old[0].base_offset or new.generation <= old[0].generation:
         raise ValueError("a replacement has the base of what it replaces and a higher generation")
-    for ending in ("log", "index"):
-        file = disk.open(log.path_of(new, ending))
-        try:
-            await file.sync()
-        finally:
-            file.close()
-    await disk.sync_dir(log.path)
-    log.segments[at : at + len(old)] = [new]
-    await manifest.write(log, disk, log.settled_segments - len(old) + 1)
-    remove_segments(log, disk, old)
+    try:
+        for ending in ("log", "index"):
+            file = disk.open(log.path_of(new, ending))
+            try:
+                await file.sync()
+            finally:
+                file.close()
+        await disk.sync_dir(log.path)
+        log.segments[at : at + len(old)] = [new]
+        await manifest.write(log, disk, log.settled_segments - len(old) + 1)
+        remove_segments(log, disk, old)
+    except DiskFull:
+        log.segments[at : at + 1] = old
+        remove_segments(log, disk, [new])
+        raise
+    except OSError as error:
+        log.take_offline(f"segments could not be replaced: {error}")
+        raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error

@@ -130,8 +130,9 @@ class ControllerRunner:
     def _record(self, log: Log, records: Sequence[MetadataRecord]) -> None:
         """Appends and applies."""
         self._controller.image.apply(records)  # what does not fit must not get into the log: no start would get past it
+        now_ms = self._clock.wall_ms()
         try:
-            append_records(log, records, self._clock.wall_ms())
+            log.reserve.spend(lambda: append_records(log, records, now_ms))  # a deletion frees more than it takes
         except StorageError:
             if log.offline_reason is not None:  # else the disk is full, and nothing was written
                 self._go_offline(log.offline_reason)
@@ -181,7 +182,10 @@ class ControllerRunner:
             return
         self.offline_reason = reason
         self._unpublished.clear()
-        sentence = f"The metadata log failed, and nothing can be changed any more: {reason}. Restart the node."
+        sentence = (
+            f"The metadata log failed, and nothing can be changed any more: {reason}. "
+            "See to the disk, then start the node again."
+        )
         logger.critical(sentence)
         self._committed.fail(StorageError(f"the controller is offline: {reason}"))
         self._on_offline(sentence)

@@ -6,12 +6,18 @@ covered when their time is over: their `flush.ms`, or UNHURRIED_MS.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
+from penstock.model.errors import DiskFull
 
-UNHURRIED_MS = 10_000
+logger = logging.getLogger("penstock.commit")
+
+RETRY_S: Final = 1.0
+UNHURRIED_MS: Final = 10_000
 """Until what was appended without waiting is synced all the same, where `flush.ms` says nothing."""
 
 
@@ -44,7 +50,12 @@ class GroupCommit:
             if self._is_stopping:
                 return
             self._dirty.clear()
-            covered = await self._directory.commit()
+            try:
+                covered = await self._directory.commit()
+            except DiskFull as error:
+                logger.warning("Nothing can be acknowledged, which is tried again every second: %s.", error)
+                covered = list(self._directory.logs.values())  # some may have failed for another reason
+                await asyncio.sleep(RETRY_S)
             self.rounds += 1
             self._on_round(covered)
 

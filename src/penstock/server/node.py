@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType
 from typing import Protocol
 
@@ -103,7 +103,14 @@ class Node:
     upkeep: Upkeep
     producer_ids: ProducerIds
 
-    def __init__(self, ports: Ports, settings: NodeSettings, handlers: Sequence[ModuleType] = HANDLERS) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: NodeSettings,
+        handlers: Sequence[ModuleType] = HANDLERS,
+        on_failure: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        """`on_failure` is told why the node cannot go on and should be stopped."""
         self.clock = ports.clock
         self.entropy = ports.entropy
         self.disk = ports.disk
@@ -118,6 +125,7 @@ class Node:
         self.topic_pieces = TopicPieces()
         self.complaints = Complaints()
         self.data_path = settings.data_path
+        self._on_failure = on_failure
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -136,10 +144,13 @@ class Node:
             entropy=self.entropy,
             now_ms=self.clock.wall_ms(),
             ledger_bytes=settings.ledger_bytes,
+            reserve_bytes=settings.reserve_bytes,
         )
         for found in self.directory.findings.damage:
             logger.warning("Damage in the data directory: %s", found)
-        self.controller = ControllerRunner(self.directory, self.clock, self.entropy, settings.node_id, settings.broker)
+        self.controller = ControllerRunner(
+            self.directory, self.clock, self.entropy, settings.node_id, settings.broker, self._on_failure
+        )
         self.producer_ids = ProducerIds(self.controller)
         self.upkeep = Upkeep(self.directory, self.partitions, self.clock, settings.upkeep, on_trouble=_tell_trouble)
         self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)

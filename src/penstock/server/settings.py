@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.log.ledger import LEDGER_BYTES
+from penstock.log.space import RESERVE_BYTES
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.limits import DEFAULT_LIMITS, Limits
 from penstock.server.upkeep_loop import DEFAULT_UPKEEP, UpkeepSettings
@@ -47,6 +48,8 @@ class NodeSettings:
     upkeep: UpkeepSettings = DEFAULT_UPKEEP
     ledger_bytes: int = LEDGER_BYTES
     """The size of each of the two files that say how far the logs are on stable storage."""
+    reserve_bytes: int = RESERVE_BYTES
+    """Room that is kept back, so that a full disk can be emptied."""
 
 
 def check_listener(settings: NodeSettings) -> None:

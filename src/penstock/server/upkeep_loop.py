@@ -53,6 +53,7 @@ class Upkeep:
         self._on_trouble = on_trouble
         self.lock = asyncio.Lock()
         self._waiting: deque[str] = deque()
+        self._troubles: dict[int, str] = {}
         self._applies_retention = False
         now_ms = clock.monotonic_ms()
         self._pass_at_ms = now_ms
@@ -93,6 +94,7 @@ class Upkeep:
         if self._applies_retention:
             self._retention_at_ms = now_ms + self._settings.retention_ms
         self._waiting.extend(self._directory.logs)
+        self._directory.keep_room()
 
     def _has_work(self, log: Log) -> bool:
         is_sealed = len(log.segments) - 1 == log.settled_segments
@@ -100,11 +102,14 @@ class Upkeep:
 
     async def _work(self, log: Log) -> None:
         try:
-            await upkeep.settle(log, self._directory.disk)
-            if self._applies_retention:
+            if self._applies_retention:  # first: it may free the room that sealing needs
                 await upkeep.apply_retention(log, self._directory.disk, self._clock.wall_ms())
+            await upkeep.settle(log, self._directory.disk)
+            self._troubles.pop(log.identity.number, None)
         except (ProtocolError, OSError) as error:
-            self._on_trouble(log, error)
+            if self._troubles.get(log.identity.number) != str(error):  # a full disk stays full for a while
+                self._troubles[log.identity.number] = str(error)
+                self._on_trouble(log, error)
         if log.offline_reason is not None:
             self._tell(log)
 

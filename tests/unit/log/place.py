@@ -75,7 +75,7 @@ class Place:
         **bounds: int,
     ) -> None:
         self.settings = settings
-        self.bounds = {"ledger_bytes": 1024, **bounds}
+        self.bounds = {"ledger_bytes": 1024, "reserve_bytes": 512, **bounds}
         self.inner = MemoryDisk()
         self.disk = LossyDisk(self.inner, Random(seed), Faults(is_torn=is_torn), delay=wait_at if suspends else None)
         self.now_ms = 1_000

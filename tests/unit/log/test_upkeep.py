@@ -400,9 +400,10 @@ def test_a_full_disk_postpones_upkeep_and_changes_nothing() -> None:
     log.advance_high_watermark(log.durable_end)
     before = log.start_offset, [segment.name for segment in log.segments], list(log.epochs)
     for work in (upkeep.settle(log, place.disk), upkeep.delete_before(log, place.disk, 5)):
-        place.disk.fail_next("write", code=ENOSPC)
+        place.disk.fail_next("write", code=ENOSPC, count=9)
         with pytest.raises(DiskFull):
             drive(work)
+        place.disk.fail_nothing()
         assert log.offline_reason is None
         assert before == (log.start_offset, [segment.name for segment in log.segments], list(log.epochs))
     drive(upkeep.delete_before(log, place.disk, 5))

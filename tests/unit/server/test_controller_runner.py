@@ -240,7 +240,7 @@ def test_a_full_disk_refuses_a_command_and_nothing_else() -> None:
     async def story(cluster: Cluster) -> None:
         disk = cluster.disk
         assert isinstance(disk, LossyDisk)
-        disk.fail_next("write", SEGMENT, code=errno.ENOSPC)
+        disk.fail_next("write", SEGMENT, count=2, code=errno.ENOSPC)  # not even with the reserve
         with pytest.raises(StorageError, match="the disk is full"):
             await cluster.controller.ask(one("b"))
         assert cluster.controller.offline_reason is None

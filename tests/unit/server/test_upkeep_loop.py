@@ -99,9 +99,9 @@ def test_deletion_and_the_loop_take_turns_on_a_log() -> None:
         upkeep = upkeep_of(stand)
         settle, delete_before = log_upkeep.settle, log_upkeep.delete_before
 
-        async def watched(log: Log, disk: Any) -> None:
+        async def watched(log: Log, disk: Any, reserve: Any = None) -> None:
             at_work.append("seals")
-            await settle(log, disk)
+            await settle(log, disk, reserve)
             at_work.append("sealed")
 
         async def watched_delete(log: Log, disk: Any, offset: int) -> None:

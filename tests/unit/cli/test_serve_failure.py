@@ -1,0 +1,68 @@
+"""A broker that cannot go on stops, says why in a sentence, and exits with 1."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from penstock.cli import serve as serving
+from penstock.cli.failing import Failed
+from penstock.cli.plan import Plan
+from penstock.host.lossy import LossyDisk
+from penstock.metadata.commands import CreateTopics, NewTopic
+from penstock.server.host_ports import HostPorts, host_ports
+from penstock.server.node import Node
+
+METADATA = "logs/__cluster_metadata-0/00000000000000000000-0.log"
+
+
+@dataclass
+class FailingPorts:
+    """The host's ports, but the metadata log's second sync fails, some time after the start."""
+
+    ports: HostPorts
+
+    def __post_init__(self) -> None:
+        self._syncs = 0
+        self.disk = LossyDisk(self.ports.disk, Random(1), delay=self._count)
+
+    async def _count(self, operation: str, path: str) -> None:
+        self._syncs += (operation, path) == ("sync", METADATA)
+        if self._syncs == 2:
+            self.disk.fail_next("sync", METADATA)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ports, name)
+
+
+def test_a_failed_metadata_log_ends_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[FailingPorts] = []
+
+    def failing_ports(path: Path) -> FailingPorts:
+        made.append(FailingPorts(host_ports(path)))
+        return made[-1]
+
+    def is_ready(_plan: Plan, _address: str) -> None:
+        """Somebody changes something."""
+        node = nodes[-1]
+        asking = asyncio.get_running_loop().create_task(node.controller.ask(CreateTopics((NewTopic("t"),))))
+        asking.add_done_callback(lambda done: errors.append(done.exception()))
+
+    nodes: list[Any] = []
+    errors: list[BaseException | None] = []
+
+    class KnownNode(Node):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            nodes.append(self)
+
+    monkeypatch.setattr(serving, "host_ports", failing_ports)
+    monkeypatch.setattr(serving, "Node", KnownNode)
+    monkeypatch.setattr(serving, "_tell_ready", is_ready)
+    with pytest.raises(Failed, match=r"The metadata log failed.*See to the disk, then start the node again") as failed:
+        serving.serve(Plan(cluster_id="c", data_path=tmp_path / "data", port=0))
+    assert failed.value.exit_code == 1
+    assert "the controller is offline" in str(errors[0])
