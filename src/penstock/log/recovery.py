@@ -8,7 +8,7 @@ log. Recovery may itself be interrupted anywhere: it changes nothing below the l
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from penstock.log import checked, manifest
 from penstock.log.epochs import EpochHistory, EpochStart
@@ -20,6 +20,9 @@ from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
 from penstock.log.settings import SEGMENT_OFFSETS_MAX, LogSettings
 from penstock.model.errors import CorruptBatch
+
+WRITTEN_AGAIN_BYTES: Final = 1024 * 1024
+"""At once, of a tail that nobody vouches for."""
 
 
 @dataclass(slots=True)
@@ -255,4 +258,21 @@ class _TailScan:
         file = self.pool.file(log.path_of(active, "log"), create=True)
         if file.size() != active.size_bytes:
             file.truncate(active.size_bytes)
+        for segment in log.segments[log.settled_segments :]:
+            self._write_again(segment)
         log.synced_end = log.written_end
+
+    def _write_again(self, segment: Segment) -> None:
+        """Writes what the ledger does not vouch for once more, so that the sync to come is an honest one.
+
+        A sync may have failed before the crash: what it covered can be read as long as the machine runs, but is neither
+        on the disk nor would any later sync bring it there (fsyncgate).
+        """
+        entry, position = self.entry, 0
+        if entry is not None and segment.base_offset <= entry.segment_base:
+            position = entry.position if segment.base_offset == entry.segment_base else segment.size_bytes
+        file = self.pool.file(self.log.path_of(segment, "log"))
+        while position < segment.size_bytes:
+            data = file.read(position, min(WRITTEN_AGAIN_BYTES, segment.size_bytes - position))
+            file.write(position, data)
+            position += len(data)

@@ -351,6 +351,24 @@ def test_recovery_may_be_interrupted_anywhere(waits: int, is_torn: bool) -> None
         assert scrub(log, place.disk) == []
 
 
+@pytest.mark.parametrize("rolls", [False, True])
+def test_what_a_failed_sync_left_in_the_page_cache_is_written_anew(rolls: bool) -> None:
+    """Fsyncgate, second act: a process that is started again reads what the disk never got, and promises it."""
+    place = a_life()
+    place.append_many(3, epoch=5)
+    if rolls:
+        place.log.roll()
+        place.append_many(3, epoch=5)
+    place.disk.fail_next("sync", count=2)
+    place.commit()
+    assert place.log.offline_reason is not None
+    log = place.kill()
+    promised, found = log.durable_end, place.stored()
+    log = place.cut_power()
+    assert place.directory.findings.damage == []
+    assert (log.written_end, place.stored()) == (promised, found)
+
+
 def test_a_clean_marker_counts_once() -> None:
     place = a_life(suspends=True)
     drive(place.directory.close())
