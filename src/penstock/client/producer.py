@@ -163,6 +163,9 @@ class Producer:
 
     async def _place(self, topic: str, key: bytes | None, partition: int | None, size_bytes: int) -> TopicPartition:
         known = self._cluster.view.topics.get(topic)  # an old view will do: leaders are looked at when sending
+        if known is not None and partition is not None and partition >= len(known.partitions):
+            self._cluster.distrust(topic)  # it may have grown
+            known = None
         if known is None:
             known = await self._cluster.topic(topic, creates_topics=self._creates_topics, timeout_ms=self._block_ms_max)
         count = len(known.partitions)

@@ -17,7 +17,7 @@ from penstock.records.header import BatchView
 from penstock.simulator.options import FaultOptions
 from penstock.wire.api import Api
 from penstock.wire.messages.produce import ProduceRequest
-from tests.unit.client.brokers import Brokers, Fault, play
+from tests.unit.client.brokers import Brokers, Fault, PartitionLog, play
 
 Story = Callable[[Producer, Cluster], Awaitable[Any]]
 
@@ -141,6 +141,19 @@ def test_keys_and_spread_decide_the_partition() -> None:
             await producer.publish("t", b"1", partition=7)
 
     produce(brokers, story, spread="round-robin")
+
+
+def test_a_partition_that_was_added_meanwhile_is_found() -> None:
+    brokers = Brokers()
+    brokers.add_topic("t", 1)
+
+    async def story(producer: Producer, _: Cluster) -> None:
+        await producer.publish("t", b"0", partition=0)
+        brokers.topics["t"][1].append(PartitionLog(0))
+        assert (await producer.publish("t", b"1", partition=1)).partition == 1
+
+    produce(brokers, story)
+    assert values(brokers, partition=1) == [1]
 
 
 # --- answers
