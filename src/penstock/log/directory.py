@@ -176,7 +176,8 @@ class DataDirectory:
         while waiting:
             some, waiting = waiting[:at_once], waiting[at_once:]
             synced += await self._sync_data([t for log in some if (t := log.begin_sync()) is not None])
-        good = [ticket for ticket in synced if ticket.cuts == ticket.log.cuts]
+        # Of a log that has failed meanwhile nothing is vouched for: our sync may have come after one that failed.
+        good = [t for t in synced if t.cuts == t.log.cuts and t.log.offline_reason is None]
         if good:
             try:
                 await self.ledger.record([ticket.entry for ticket in good])

@@ -4,9 +4,10 @@ Files that the manifest does not name, and that do not follow its active segment
 log is opened. Segments behind the active one are found by their names: a roll does not wait for a new manifest.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.log import checked
+from penstock.log.epochs import EpochHistory
 from penstock.log.log import MANIFEST_VERSION, Log
 from penstock.log.space import Reserve
 from penstock.model.ports import Disk
@@ -19,26 +20,39 @@ def path_of(log_path: str) -> str:
     return f"{log_path}/manifest"
 
 
-def describe(log: Log, settled_segments: int, *, is_clean: bool) -> dict[str, Any]:
+class Front(NamedTuple):
+    """A front that the log is to have from now on."""
+
+    start_offset: int
+    segments_gone: int
+
+
+def describe(log: Log, settled_segments: int, *, is_clean: bool, front: Front | None = None) -> dict[str, Any]:
     """What the manifest is to say. `is_clean` adds the active segment's state, so that nothing need be scanned."""
     active = log.segments[settled_segments]
+    start_offset, segments_gone = front or (log.start_offset, 0)
+    epochs = EpochHistory(list(log.epochs))
+    if front is not None:
+        epochs.cut_start(start_offset)
     return {
         "number": log.identity.number,
         "topic": log.identity.topic,
         "topic_id": log.identity.topic_id,
         "partition": log.identity.partition,
-        "start": log.start_offset,
-        "sealed": [segment.to_list() for segment in log.segments[:settled_segments]],
+        "start": start_offset,
+        "sealed": [segment.to_list() for segment in log.segments[segments_gone:settled_segments]],
         "active": active.to_list() if is_clean else active.start_again().to_list(),
-        "epochs": log.epochs.to_list(),
+        "epochs": epochs.to_list(),
         "snapshots": [list(kept) for kept in log.snapshots],
         "high_watermark": log.high_watermark,
         "clean": is_clean,
     }
 
 
-async def write(log: Log, disk: Disk, settled_segments: int, reserve: Reserve | None = None) -> None:
-    """Puts the manifest in place, durably."""
-    value = describe(log, settled_segments, is_clean=False)
+async def write(
+    log: Log, disk: Disk, settled_segments: int, reserve: Reserve | None = None, front: Front | None = None
+) -> None:
+    """Puts the manifest in place, durably. Whoever does that for a log does it one at a time."""
+    value = describe(log, settled_segments, is_clean=False, front=front)
     await checked.replace(disk, path_of(log.path), KIND, MANIFEST_VERSION, value, reserve)
     log.settled_segments = settled_segments

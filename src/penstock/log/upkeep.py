@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from penstock.log import checked, manifest
 from penstock.log.log import SNAPSHOT_VERSION, SNAPSHOTS_KEPT, Log
+from penstock.log.manifest import Front
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import NO_TIMESTAMP, Segment
 from penstock.log.space import Reserve
@@ -27,6 +28,8 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
             await _seal(log, disk, segment, reserve)
         for offset, rows in pending:
             await _keep_snapshot(log, disk, offset, rows, reserve)
+        if log.offline_reason is not None:  # our sync may have come after one that failed, and then says nothing
+            raise StorageError(f"{log.path} is offline: {log.offline_reason}")
         dropped, log.snapshots = log.snapshots[:-SNAPSHOTS_KEPT], log.snapshots[-SNAPSHOTS_KEPT:]
         await manifest.write(log, disk, count, reserve)
         for segment in log.segments[:count]:
@@ -80,22 +83,15 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
         raise StorageError(f"{log.path} is offline: {log.offline_reason}")
     with suppress(DiskFull):  # what cannot be sealed now stays a while longer
         await settle(log, disk, log.reserve)
-    start_before, epochs_before = log.start_offset, list(log.epochs)
-    log.start_offset = offset
     gone = [s for s in log.segments[: log.settled_segments] if s.end_offset <= offset]
-    log.segments = log.segments[len(gone) :]
-    log.settled_segments -= len(gone)
-    log.epochs.cut_start(offset)
     try:
-        await manifest.write(log, disk, log.settled_segments, log.reserve)
+        await manifest.write(log, disk, log.settled_segments, log.reserve, Front(offset, len(gone)))
+        # Only now: a start that readers have seen must not go back when the power goes.
+        log.start_offset = offset
+        log.segments = log.segments[len(gone) :]
+        log.settled_segments -= len(gone)
+        log.epochs.cut_start(offset)
         remove_segments(log, disk, gone)
-    except DiskFull:
-        # Back as it was, but for what was appended meanwhile.
-        log.start_offset = start_before
-        log.segments = gone + log.segments
-        log.settled_segments += len(gone)
-        log.epochs.take_back(epochs_before)
-        raise
     except OSError as error:
         log.take_offline(f"a deletion failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error

@@ -263,6 +263,23 @@ def test_whoever_runs_rounds_is_woken_once() -> None:
     assert len(wakes) == 2
 
 
+def test_the_ledger_does_not_vouch_for_a_log_that_failed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's sync of the same file fails first: ours succeeds, and says nothing."""
+    place = Place()
+    place.append_many(3)
+    place.commit()
+    place.append_many(3)
+    sync_many = place.disk.sync_many
+
+    async def second(files: Any) -> Any:
+        place.log.take_offline("a segment could not be sealed: EIO")
+        return await sync_many(files)
+
+    monkeypatch.setattr(place.disk, "sync_many", second)
+    place.commit()
+    assert place.directory.ledger.entries[place.log.identity.number].end_offset == 3
+
+
 def test_what_is_appended_during_a_round_belongs_to_the_next() -> None:
     place = Place(suspends=True)
     place.append_many(3)

@@ -3,11 +3,12 @@
 from contextlib import suppress
 from dataclasses import replace
 from errno import ENOSPC
+from typing import Any
 
 import pytest
 
 from penstock.log import manifest, upkeep
-from penstock.log.log import SNAPSHOTS_KEPT
+from penstock.log.log import SNAPSHOTS_KEPT, Log
 from penstock.log.scrub import scrub
 from penstock.log.settings import LogSettings
 from penstock.model.errors import DiskFull, OffsetOutOfRange, StorageError
@@ -145,6 +146,36 @@ def test_the_new_start_survives_a_power_cut_at_once() -> None:
     log = place.cut_power()
     assert (log.start_offset, log.written_end) == (17, 40)
     assert log.epochs.to_list() == [[1, 17], [2, 30]]
+
+
+@pytest.mark.parametrize("waits", range(4))
+def test_readers_see_a_new_start_only_when_it_cannot_go_back(waits: int) -> None:
+    place = Place(suspends=True)
+    place.append_many(30)
+    place.commit()
+    place.settle()
+    place.log.advance_high_watermark(30)
+    with suppress(PowerCut):
+        drive(upkeep.delete_before(place.log, place.disk, 17), waits)
+    seen = place.log.start_offset
+    assert seen == (17 if waits > 1 else 0), "it waits for the manifest and for its directory"
+    assert place.cut_power().start_offset >= seen
+
+
+def test_nothing_is_sealed_once_a_sync_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sync of a round fails while the same file is being sealed: the next sync succeeds, and says nothing."""
+    place = Place()
+    place.append_many(30)
+    seal = upkeep._seal
+
+    async def meanwhile_a_round_fails(log: Log, *rest: Any) -> None:
+        await seal(log, *rest)
+        log.take_offline("a sync failed: EIO")
+
+    monkeypatch.setattr(upkeep, "_seal", meanwhile_a_round_fails)
+    with pytest.raises(StorageError, match="a sync failed"):
+        place.settle()
+    assert place.kill().settled_segments == 0
 
 
 def test_only_replicated_records_can_be_deleted() -> None:
