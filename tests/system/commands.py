@@ -104,4 +104,5 @@ def a_broker(
                 raise
     assert process.returncode == 0, log_path.read_text()
     if not complains:
-        assert log_path.read_text() == "Stopping.\n"
+        lines = [line for line in log_path.read_text().splitlines() if "penstock.loop" not in line]
+        assert lines == ["Stopping."], "apart from stalls, which come with a busy machine"

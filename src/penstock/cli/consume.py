@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     start: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--from",
             "-o",
             "--offset",
             metavar="PLACE",
-            help="start, end, an offset, -10 for the last ten of each partition, 15m (ago), or 2026-01-31T12:00.",
+            help="start, end, an offset, -10 for the last ten of each partition, 15m (ago), or 2026-01-31T12:00; "
+            "-o json is short for -f json.",
         ),
-    ] = "start",
+    ] = None,
     count: Annotated[int | None, typer.Option("-n", "--num", "-c", min=1, help="Stop after so many.")] = None,
     until_end: Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of what is there now.")] = False,
     form: Annotated[
@@ -56,11 +57,15 @@ def consume(
 
     from penstock.cli import formats
     from penstock.cli.progress import Counter
+    from penstock.cli.reader import until_reader_leaves
     from penstock.cli.starts import parse_place
 
+    places = [each for each in start or () if each != "json"]
+    if len(places) < len(start or ()):
+        form = form or "json"
     short = r"%h\t%k\t%s\n" if with_headers else formats.WITH_KEY if with_keys else formats.PLAIN
     printer = formats.printer_of(form or short)
-    place = parse_place(start, datetime.now(UTC))
+    place = parse_place(places[-1] if places else "start", datetime.now(UTC))
 
     async def work(client: "Client") -> None:
         from penstock.client.fetcher import FetchSettings
@@ -68,9 +73,13 @@ def consume(
 
         isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
         consumer = client.consumer(FetchSettings(isolation=isolation))
-        await consumer.assign(await _starts(client, topic, partitions, place), until_end=until_end)
-        with Counter(f"from {topic}", count, is_shown=None if not sys.stdout.isatty() else False) as counter:
-            await _print(consumer, printer, count, counter.add)
+        starts = await _starts(client, topic, partitions, place)
+        await consumer.assign(starts, until_end=until_end)
+        is_shown = sys.stderr.isatty() and not sys.stdout.isatty()
+        total = await _total(client, starts, count) if is_shown and until_end else count
+        with Counter(f"from {topic}", total, is_shown=is_shown) as counter:
+            async with until_reader_leaves(sys.stdout.fileno()):
+                await _print(consumer, printer, count, counter.add)
 
     try:
         run_with_client(bootstrap, timeout, work)
@@ -89,6 +98,20 @@ async def _print(consumer: "Consumer", printer: "Printer", count: int | None, co
         out.flush()
         counted(len(piece.records))
         left = None if left is None else left - len(piece.records)
+
+
+async def _total(client: "Client", starts: "Mapping[TopicPartition, Start]", count: int | None) -> int | None:
+    """How many there will be, as far as offsets tell."""
+    from penstock.client.offsets import Moment, list_offsets
+
+    numbers = {each: at for each, at in starts.items() if isinstance(at, int)}
+    others = dict.fromkeys((each for each, at in starts.items() if at == "earliest"), Moment.EARLIEST)
+    if len(numbers) + len(others) < len(starts):
+        return count
+    ends = await list_offsets(client.cluster, dict.fromkeys(starts, Moment.LATEST))
+    numbers |= {each: at.offset for each, at in (await list_offsets(client.cluster, others)).items()}
+    total = sum(max(0, end.offset - numbers[each]) for each, end in ends.items())
+    return total if count is None else min(count, total)
 
 
 async def _starts(

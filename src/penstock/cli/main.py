@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import config, consume, dev, doctor, produce, topic
+from penstock.cli import config, consume, dev, doctor, produce, reader, topic
 from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
 
@@ -59,11 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line; its exit code."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="penstock")
+        try:
+            app(args=None if arguments is None else list(arguments), prog_name="penstock")
+        finally:
+            sys.stdout.flush()
     except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):
+            reader.abandon()
+            return 0  # whoever reads has seen enough
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        reader.abandon()
+        return 0
     except Exception as error:
         told = sentence(error)
         if os.environ.get(DEBUG):

@@ -48,7 +48,9 @@ def produce(
     headers: Annotated[
         list[str] | None, typer.Option("-H", "--header", metavar="K=V", help="A header of every record; repeatable.")
     ] = None,
-    file: Annotated[Path | None, typer.Option("-i", "--file", help="Read from a file instead of stdin.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("-i", "--file", readable=False, help="Read from a file instead of stdin.")
+    ] = None,
     partition: Annotated[
         int | None, typer.Option("-p", "--partition", min=0, help="Chosen by key if not given.")
     ] = None,
@@ -82,13 +84,13 @@ def produce(
         )
         deliveries = Deliveries()
         is_new = topic in await client.cluster.refresh([topic])
-        with _input(file) as descriptor, Counter(f"to {topic}") as counter:
+        with _input(file) as descriptor, Counter(f"to {topic}", _size(file)) as counter:
             async for lines in read_lines(descriptor):
                 for line in lines:
                     its_key, value = splitter.split(line)
                     sent = await producer.send(topic, value, key=its_key, headers=entries, partition=partition)
                     deliveries.watch(sent)
-                counter.add(len(lines))
+                counter.add(len(lines), len(lines) + sum(map(len, lines)))
                 if deliveries.error is not None:
                     break
             await producer.flush()
@@ -121,6 +123,11 @@ def _input(file: Path | None) -> Iterator[int]:
         return
     with file.open("rb", buffering=0) as opened:
         yield opened.fileno()
+
+
+def _size(file: Path | None) -> int | None:
+    """Bytes to be read, where that is known beforehand."""
+    return file.stat().st_size if file is not None and file.is_file() else None
 
 
 def add_to(app: typer.Typer) -> None:
