@@ -28,23 +28,32 @@ def main() -> None:
     print(f"took {time.monotonic() - begun_s:.0f} s")
 
 
-HEAD = (
-    f"{'row':<12} {'contender':<20} {'MB/s':>8} {'records/s':>11} {'requests/s':>10} {'ack p50':>8} {'p99':>8} "
-    f"{'cpu':>5} {'s/GB':>6} {'load':>5} {'others':>6} {'RSS MB':>7}"
+COLUMNS = (
+    # title, width, key, format
+    ("MB/s", 8, "mb_s", ".1f"),
+    ("records/s", 11, "records_s", ",.0f"),
+    ("requests/s", 10, "requests_s", ",.0f"),
+    ("p50 ms", 8, "p50", ".2f"),
+    ("p99 ms", 8, "p99", ".2f"),
+    ("cpu", 5, "broker_cpu", ".0%"),
+    ("s/GB", 7, "cpu_s_per_gb", ".2f"),
+    ("load", 5, "load_cpu", ".0%"),
+    ("others", 6, "others_cpu", ".0%"),
+    ("RSS MB", 7, "rss_end_mb", ".0f"),
 )
+HEAD = f"{'row':<14} {'contender':<20} " + " ".join(f"{title:>{width}}" for title, width, _, _ in COLUMNS)
 
 
 def tell(row: str, contender: str, number: int, found: Figures) -> None:
     """One line for each round, as it comes."""
     del number
-    ack = found.get("ack_ms") or found.get("answer_ms") or {}
-    shown = [f"{ack[share]:8.2f}" if ack.get(share) is not None else f"{'–':>8}" for share in ("p50", "p99")]
-    print(
-        f"{row:<12} {contender:<20} {found['mb_s']:8.1f} {found['records_s']:11,.0f} {found['requests_s']:10,.0f} "
-        f"{' '.join(shown)} {found['broker_cpu']:5.0%} {found['cpu_s_per_gb']:6.2f} {found['load_cpu']:5.0%} "
-        f"{found['others_cpu']:6.0%} {found['rss_end_mb']:7.0f}{'  the load is the limit' * found['load_is_limit']}",
-        flush=True,
-    )
+    shown = {**found, **(found.get("ack_ms") or found.get("answer_ms") or {})}
+    cells = [
+        f"{'–':>{width}}" if shown.get(key) is None else f"{shown[key]:>{width}{form}}"
+        for _, width, key, form in COLUMNS
+    ]
+    limit = "  the load is the limit" * found["load_is_limit"]
+    print(f"{row:<14} {contender:<20} {' '.join(cells)}{limit}", flush=True)
 
 
 def _chosen(text: str, known: object, what: str) -> list[str]:

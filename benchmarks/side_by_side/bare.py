@@ -134,28 +134,23 @@ def serve(bare: Bare) -> None:
                 poll.register(connection.fileno(), select.EPOLLIN)
                 continue
             inbox = inboxes[descriptor]
-            count = _received(inbox)
-            if not count:
+            try:
+                if made := _frames(bare, inbox):
+                    answers.append((inbox.connection, made))
+            except ConnectionError:  # the load has gone
                 poll.unregister(descriptor)
                 inboxes.pop(descriptor).connection.close()
-                continue
-            inbox.filled += count
-            if made := _frames(bare, inbox):
-                answers.append((inbox.connection, made))
         if bare.sync:
             bare.commit()
         for connection, made in answers:
             connection.sendall(b"".join(made))
 
 
-def _received(inbox: Inbox) -> int:
-    try:
-        return inbox.connection.recv_into(inbox.view[inbox.filled :])
-    except ConnectionResetError:
-        return 0
-
-
 def _frames(bare: Bare, inbox: Inbox) -> list[bytes]:
+    count = inbox.connection.recv_into(inbox.view[inbox.filled :])
+    if not count:
+        raise ConnectionResetError
+    inbox.filled += count
     answers = []
     position, filled = 0, inbox.filled
     while filled - position >= 6:

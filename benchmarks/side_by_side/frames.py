@@ -5,6 +5,7 @@ patched or checked lies at a fixed position. The positions are found by encoding
 """
 
 import struct
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -38,7 +39,8 @@ ANSWER_CORRELATION_POSITION = 4
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
-TIMESTAMP_MS = 1_700_000_000_000
+TIMESTAMP_MS = int(time.time() * 1000)
+"""Of all records. An old one would be a reason to delete them: retention goes by it."""
 _MARK = 0x1122334455667788
 _SMALL_MARK = 0x55667788
 _ACKS_ALL = -1

@@ -1,6 +1,7 @@
-"""What a load process is told and what it tells: one JSON document each way. It runs on the load's cores.
+"""What a load process is told and what it tells: a job, "ready", a window, results; all but one of them JSON.
 
-All processes of a load measure the same window of the machine's monotonic clock, which they share.
+A process runs on the load's cores. It connects, makes its requests and says that it is ready; when all are, all are
+told the window that counts, on the machine's monotonic clock, which they share.
 """
 
 import json
@@ -9,12 +10,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from benchmarks.side_by_side.machine import ROOT, pinned
 from penstock.records.compression import Codec
 
 GRACE_S = 60.0
+READY = b"ready\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class Job:
     topic_id: str
     """In hexadecimal digits."""
     partitions: int
-    window: Window
+    window: Window = Window(0.0, 0.0)
+    """Told later than the rest."""
     connections: int = 1
     in_flight: int = 5
     record_bytes: int = 100
@@ -83,25 +86,43 @@ class Load:
     """Running processes of a load."""
 
     def __init__(self, work: Sequence[tuple[str, Job]], cpus: Sequence[int]) -> None:
-        self._jobs = [job for _, job in work]
         with pinned(cpus):
             self._processes = [
                 subprocess.Popen(
                     [sys.executable, "-m", f"benchmarks.side_by_side.{kind}", job.to_json()],
                     cwd=ROOT,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                 )
                 for kind, job in work
             ]
 
+    def begin(self, lead_s: float, seconds: float) -> Window:
+        """Waits until all are ready, and tells them when it counts."""
+        for process in self._processes:
+            assert process.stdout is not None
+            if process.stdout.readline() != READY:
+                self._fail(process)
+        now_s = time.monotonic()
+        self._window = Window(now_s + lead_s, now_s + lead_s + seconds)
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(asdict(self._window)).encode() + b"\n")
+            process.stdin.flush()
+        return self._window
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a process has ended badly."""
+        return any(process.poll() for process in self._processes)
+
     def results(self) -> list[dict[str, Any]]:
         """What each process tells at its end."""
         found = []
         try:
-            for process, job in zip(self._processes, self._jobs, strict=True):
-                left_s = job.window.end_s - time.monotonic() + GRACE_S
+            for process in self._processes:
+                left_s = self._window.end_s - time.monotonic() + GRACE_S
                 out, complaints = process.communicate(timeout=max(1.0, left_s))
                 if process.returncode:
                     raise LoadFailed(complaints.decode(errors="replace")[-2000:])
@@ -109,6 +130,12 @@ class Load:
         finally:
             self.stop()
         return found
+
+    def _fail(self, process: "subprocess.Popen[bytes]") -> NoReturn:
+        process.kill()
+        _, complaints = process.communicate()
+        self.stop()
+        raise LoadFailed(complaints.decode(errors="replace")[-2000:])
 
     def stop(self) -> None:
         """Ends what still runs."""
@@ -118,10 +145,11 @@ class Load:
                 process.communicate()
 
 
-def check_in_time(job: Job) -> None:
-    """A load that begins inside its window would measure its own start."""
-    if not job.requests_max and time.monotonic() > job.window.begin_s:
-        raise TimeoutError("the load was not ready when its window began: the machine is too busy, or --lead too short")
+def told_window() -> Window:
+    """In a load process: says that it is ready and waits for the word."""
+    sys.stdout.buffer.write(READY)
+    sys.stdout.flush()
+    return Window(**json.loads(sys.stdin.readline()))
 
 
 def percentiles(latencies_ns: "Sequence[int]") -> dict[str, float | None]:

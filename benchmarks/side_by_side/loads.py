@@ -9,14 +9,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, ClassVar
 
 from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import Broker
-from benchmarks.side_by_side.frames import Batch
-from benchmarks.side_by_side.jobs import Job, Load, Window
+from benchmarks.side_by_side.frames import Batch, make_batch
+from benchmarks.side_by_side.jobs import Job, Load
 from benchmarks.side_by_side.machine import Cores, Sample
 from benchmarks.side_by_side.payload import batch_of
 from tests.compatibility.raw_client import Topic
@@ -24,8 +24,9 @@ from tests.compatibility.raw_client import Topic
 GB = 1e9
 MB = 1e6
 LOAD_IS_LIMIT = 0.95
-START_S = 1.5
 FILL_S = 300.0
+GUESS_RECORDS_S = 20_000.0
+CLIENTS_S_MAX = 120.0
 
 _numbers = count()
 
@@ -43,11 +44,6 @@ class Conditions:
     lead_s: float = 1.0
     """How long a load runs before it is measured."""
 
-    def window(self) -> Window:
-        """The next one; processes need a while to start."""
-        begin_s = time.monotonic() + START_S + self.lead_s
-        return Window(begin_s, begin_s + self.seconds)
-
 
 Figures = dict[str, Any]
 
@@ -61,6 +57,15 @@ class Work(ABC):
     @abstractmethod
     def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
         """One round."""
+
+    def warm(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
+        """The same, or what comes close to it, for a broker that gets faster with use."""
+        return self.measure(broker, settings, conditions)
+
+    def prepare(  # noqa: B027 - most need nothing
+        self, contenders: Sequence[tuple[Broker, Mapping[str, str]]], conditions: Conditions
+    ) -> None:
+        """What must be known of all contenders before the first round."""
 
     def forget(self) -> None:  # noqa: B027 - most leave nothing
         """Removes what rounds have left for one another."""
@@ -79,7 +84,7 @@ class Produce(Work):
     values: str = "random"
     processes: int = 1
 
-    def job(self, broker: Broker, topic: Topic, window: Window, **more: Any) -> Job:
+    def job(self, broker: Broker, topic: Topic, **more: Any) -> Job:
         """What a load process is told."""
         fields: dict[str, Any] = {
             "connections": self.connections,
@@ -90,7 +95,7 @@ class Produce(Work):
             "values": self.values,
             **more,
         }
-        return Job(broker.address, topic.name, topic.topic_id.hex(), self.partitions, window, **fields)
+        return Job(broker.address, topic.name, topic.topic_id.hex(), self.partitions, **fields)
 
     def batch(self) -> Batch:
         """What is sent."""
@@ -100,7 +105,6 @@ class Produce(Work):
                 "",
                 "",
                 1,
-                Window(0, 0),
                 record_bytes=self.record_bytes,
                 batch_bytes=self.batch_bytes,
                 codec=self.codec,
@@ -110,16 +114,15 @@ class Produce(Work):
 
     def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
         with a_topic(broker, self.partitions, settings, self.batch()) as topic:
-            window = conditions.window()
             shares = [self.connections // self.processes] * self.processes
             load = Load(
-                [("generator", self.job(broker, topic, window, connections=each)) for each in shares],
+                [("generator", self.job(broker, topic, connections=each)) for each in shares],
                 conditions.cores.load,
             )
-            begin, end = watched(window, broker.pid, load)
+            begin, end = watched(load, broker.pid, conditions)
             results = load.results()
             check_count(broker, topic, self.partitions, sum(each["acknowledged"] for each in results))
-            return figures(broker, window.seconds, begin, end, results)
+            return figures(broker, conditions.seconds, begin, end, results)
 
 
 @dataclass
@@ -152,16 +155,204 @@ class Consume(Work):
 
     def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
         topic = self.topic(broker, settings, conditions)
-        window = conditions.window()
-        job = self.writing.job(broker, topic, window, connections=self.connections, fetch_bytes=self.fetch_bytes)
+        job = self.writing.job(broker, topic, connections=self.connections, fetch_bytes=self.fetch_bytes)
         load = Load([("reader", job)], conditions.cores.load)
-        begin, end = watched(window, broker.pid, load)
-        return figures(broker, window.seconds, begin, end, load.results())
+        begin, end = watched(load, broker.pid, conditions)
+        return figures(broker, conditions.seconds, begin, end, load.results())
 
     def forget(self) -> None:
         for broker, topic in self._filled.values():
             broker.delete(topic)
         self._filled.clear()
+
+
+@dataclass
+class Latency(Produce):
+    """Requests at half the pace that the slower contender can keep, and how long their answers and readers wait."""
+
+    unit = "ack_p99"
+    rate: float = 0.0
+    """Requests in a second; found out by trying if it is 0."""
+
+    def warm(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
+        return Produce.measure(self._saturating(), broker, settings, conditions)
+
+    def prepare(self, contenders: Sequence[tuple[Broker, Mapping[str, str]]], conditions: Conditions) -> None:
+        if not self.rate:
+            rates = [
+                self.warm(broker, settings, conditions)["requests_s"]
+                for broker, settings in contenders
+                if broker.name != "bare"
+            ]
+            self.rate = min(rates) / 2
+
+    def _saturating(self) -> Produce:
+        return Produce(self.connections, self.partitions, self.in_flight, self.record_bytes, self.batch_bytes)
+
+    def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
+        follows = broker.name != "bare"  # which has no long polls
+        with a_topic(broker, self.partitions, settings, self.batch()) as topic:
+            job = self.job(broker, topic, rate=self.rate, follows=follows, fetch_bytes=256 * 1024)
+            load = Load([("pacer", job)], conditions.cores.load)
+            begin, end = watched(load, broker.pid, conditions)
+            results = load.results()
+            check_count(broker, topic, self.partitions, results[0]["acknowledged"])
+            found = figures(broker, conditions.seconds, begin, end, results)
+        # Who keeps a pace spins; whether it kept the pace is told by its lateness.
+        return {**found, "rate": self.rate, "load_is_limit": False}
+
+
+@dataclass
+class ColdReplay(Work):
+    """A reader replays what is no longer in the page cache, beside a producer that cares for latency."""
+
+    rate: float = 500.0
+    fill_bytes: int = 1024 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        self._replayed = Consume(fill_bytes=self.fill_bytes)
+        self._paced = Latency(connections=4, partitions=4, batch_bytes=1, rate=self.rate)
+
+    def warm(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
+        self._replayed.measure(broker, settings, conditions)
+        return self._paced.warm(broker, settings, conditions)
+
+    def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
+        old = self._replayed.topic(broker, settings, conditions)
+        alone = self._paced.measure(broker, settings, conditions)
+        with a_topic(broker, self._paced.partitions, settings, self._paced.batch()) as topic:
+            machine.drop_from_page_cache(broker.files())
+            replay = self._replayed.writing.job(
+                broker, old, connections=1, is_replay=True, fetch_bytes=self._replayed.fetch_bytes
+            )
+            pace = self._paced.job(broker, topic, rate=self.rate)
+            load = Load([("reader", replay), ("pacer", pace)], conditions.cores.load)
+            begin, end = watched(load, broker.pid, conditions)
+            read, paced = load.results()
+            check_count(broker, topic, self._paced.partitions, paced["acknowledged"])
+            found = figures(broker, read["seconds"], begin, end, [read])
+        if found["disk_read_mb"] * MB < read["batch_bytes"] / 2:
+            raise WrongCount(f"{broker.name} read {found['disk_read_mb']:.0f} MB from disk: the replay was not cold")
+        return {
+            **found,
+            # The window may be longer than the replay: its cost is told for what was read in all of it.
+            "cpu_s_per_gb": (end.cpu_s - begin.cpu_s) / (read["value_bytes"] / GB),
+            "ack_ms": paced["ack_ms"],
+            "ack_alone_ms": alone["ack_ms"],
+            "lateness_ms": paced["lateness_ms"],
+            "rate": self.rate,
+            "load_is_limit": False,
+        }
+
+    def forget(self) -> None:
+        self._replayed.forget()
+
+
+@dataclass
+class Everyday(Produce):
+    """Many producers and readers at once, as raw batches: each producer writes to all partitions in turn."""
+
+    readers: int = 10
+
+    def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
+        with a_topic(broker, self.partitions, settings, self.batch()) as topic:
+            writing = self.job(broker, topic, settings={"spreads": True})
+            reading = self.job(broker, topic, connections=self.readers, settings={"tails": True})
+            load = Load([("generator", writing), ("reader", reading)], conditions.cores.load)
+            begin, end = watched(load, broker.pid, conditions)
+            written, read = load.results()
+            check_count(broker, topic, self.partitions, written["acknowledged"])
+            found = figures(broker, conditions.seconds, begin, end, [written])
+        return _with_reading(found, read, read["value_bytes"] / conditions.seconds / MB)
+
+
+@dataclass
+class Clients(Work):
+    """Real clients send a number of records; the figures come from the log's growth, not from what they tell."""
+
+    kind: str
+    """`java_producer` or `rdkafka_producer`."""
+    producers: int = 1
+    consumers: int = 0
+    partitions: int = 1
+    record_bytes: int = 100
+    codec: str = "none"
+    values: str = "random"
+    rate: float = 0.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._pace: dict[tuple[str, ...], float] = {}
+
+    def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
+        who = (broker.name, *settings)
+        pace = self.rate or self._pace.get(who, GUESS_RECORDS_S)
+        lead = int(pace * conditions.lead_s)
+        total = lead + int(pace * conditions.seconds)
+        with a_topic(broker, self.partitions, settings, make_batch([b""])) as topic:
+            job = Job(
+                broker.address,
+                topic.name,
+                topic.topic_id.hex(),
+                self.partitions,
+                connections=self.producers,
+                requests_max=total,
+                record_bytes=self.record_bytes,
+                codec=self.codec,
+                values=self.values,
+                rate=self.rate,
+                settings=self.settings,
+            )
+            work = [(self.kind, job)]
+            if self.consumers:
+                work.append(("rdkafka_consumer", replace(job, connections=self.consumers, settings={})))
+            load = Load(work, conditions.cores.load)
+            load.begin(0.0, CLIENTS_S_MAX)
+            begin, begin_count = self._reached(broker, topic, lead, load)
+            end, end_count = self._reached(broker, topic, total, load)
+            results = load.results()
+            check_count(broker, topic, self.partitions, results[0]["acknowledged"])
+            seconds = end.at_s - begin.at_s
+            written = {
+                **results[0],
+                "records": end_count - begin_count,
+                "value_bytes": (end_count - begin_count) * self.record_bytes,
+                "requests": 0,
+            }
+            found = figures(broker, seconds, begin, end, [written])
+        found["requests_s"] = None
+        self._pace[who] = found["records_s"]
+        if self.consumers:
+            read = results[1]
+            if read["read"] != total:
+                raise WrongCount(f"{read['read']} of {total} records were read from {broker.name}")
+            found = _with_reading(found, read, found["mb_s"])
+        return found
+
+    def _reached(self, broker: Broker, topic: Topic, wanted: int, load: Load) -> tuple[Sample, int]:
+        deadline_s = time.monotonic() + CLIENTS_S_MAX
+        while time.monotonic() < deadline_s and not load.has_failed:
+            stored = broker.end(topic, self.partitions)
+            if stored >= wanted:
+                return machine.sample(broker.pid), stored
+            time.sleep(0.02)
+        load.results()
+        raise WrongCount(f"{broker.name} has {stored} of {wanted} records after {CLIENTS_S_MAX:.0f} s")
+
+
+def _with_reading(found: Figures, read: Mapping[str, Any], out_mb_s: float) -> Figures:
+    """The figures of a load that writes and reads: the broker's cost is for both."""
+    load_cpu = found["load_cpu"] + read["cpu"]
+    more: Figures = {
+        "out_mb_s": out_mb_s,
+        "cpu_s_per_gb": found["broker_cpu"] / ((found["mb_s"] + out_mb_s) / 1000),
+        "load_cpu": load_cpu,
+        "load_is_limit": load_cpu >= LOAD_IS_LIMIT,
+        "others_cpu": max(0.0, found["others_cpu"] - read["cpu"]),
+    }
+    if read.get("end_to_end_ms"):
+        more["end_to_end_ms"] = read["end_to_end_ms"]
+    return {**found, **more}
 
 
 # --- what loads share -------------------------------------------------------------------------------------------------
@@ -185,17 +376,18 @@ def a_topic(broker: Broker, partitions: int, settings: Mapping[str, str], batch:
 
 def fill(broker: Broker, topic: Topic, writing: Produce, size_bytes: int, conditions: Conditions) -> None:
     """Writes so much, and waits until it is on disk, so that its writing disturbs nobody later."""
-    now_s = time.monotonic()
     requests = max(writing.partitions, size_bytes // len(writing.batch().data))
     requests -= requests % writing.partitions
-    job = writing.job(broker, topic, Window(now_s, now_s + FILL_S), requests_max=requests)
-    (result,) = Load([("generator", job)], conditions.cores.load).results()
+    load = Load([("generator", writing.job(broker, topic, requests_max=requests))], conditions.cores.load)
+    load.begin(0.0, FILL_S)
+    (result,) = load.results()
     check_count(broker, topic, writing.partitions, result["acknowledged"])
     os.sync()
 
 
-def watched(window: Window, pid: int, load: Load) -> tuple[Sample, Sample]:
-    """What the broker had used when the window began and when it ended."""
+def watched(load: Load, pid: int, conditions: Conditions) -> tuple[Sample, Sample]:
+    """Lets the load begin; what the broker had used when it began and when it ended."""
+    window = load.begin(conditions.lead_s, conditions.seconds)
     found = []
     try:
         for moment_s in (window.begin_s, window.end_s):
@@ -247,8 +439,3 @@ def figures(
                 share: max((each[share] for each in told if each[share] is not None), default=None) for share in told[0]
             }
     return found
-
-
-def with_window(job: Job, window: Window) -> Job:
-    """The same work at another time."""
-    return replace(job, window=window)

@@ -15,7 +15,7 @@ from collections import deque
 
 from benchmarks.side_by_side.frames import INT32, produce_request
 from benchmarks.side_by_side.generator import DRAIN_S, Pipe, WrongAnswer
-from benchmarks.side_by_side.jobs import Job, check_in_time, percentiles
+from benchmarks.side_by_side.jobs import Job, percentiles, told_window
 from benchmarks.side_by_side.payload import batch_of
 from benchmarks.side_by_side.reader import Cursor
 
@@ -66,7 +66,7 @@ class Paced:
         readers = min(4, job.partitions) if job.follows else 0
         tailing = Job.from_json(json.dumps(json.loads(job.to_json()) | {"settings": {"tails": True}}))
         self.cursors = [Cursor(tailing, list(range(n, job.partitions, readers))) for n in range(readers)]
-        self.begin_ns, self.end_ns = int(job.window.begin_s * 1e9), int(job.window.end_s * 1e9)
+        self.begin_ns = self.end_ns = 0
         self.acks, self.ends, self.lateness = array("q"), array("q"), array("q")
         self.answered = self.counted = self.read = 0
 
@@ -76,9 +76,10 @@ class Paced:
         by_descriptor.update((pipe.socket, pipe) for pipe in self.pipes)
         by_descriptor.update((cursor.socket, cursor) for cursor in self.cursors)
         everyone = list(by_descriptor)
+        window = told_window()
+        self.begin_ns, self.end_ns = int(window.begin_s * 1e9), int(window.end_s * 1e9)
         for cursor in self.cursors:
             cursor.ask()
-        check_in_time(self.job)
         interval_ns = 1e9 / self.job.rate
         begun_ns = time.monotonic_ns()
         posted = 0

@@ -6,13 +6,15 @@ import random
 from benchmarks.side_by_side.frames import Batch, fill_batch
 from benchmarks.side_by_side.jobs import Job
 
-KINDS = 64
+KINDS_MAX = 1000
+KINDS_BYTES_MAX = 4_000_000
 WORDS = ("amsterdam", "berlin", "cairo", "delhi", "edinburgh", "florence", "geneva", "hamburg", "istanbul", "jakarta")
 
 
-def values(kind: str, record_bytes: int, count: int = KINDS) -> list[bytes]:
-    """Some values of exactly this size; documents compress about as well as real ones do."""
+def values(kind: str, record_bytes: int) -> list[bytes]:
+    """Different values of exactly this size: so many that no codec finds one again in its window."""
     draw = random.Random(7)
+    count = max(1, min(KINDS_MAX, KINDS_BYTES_MAX // record_bytes))
     if kind == "random":
         return [draw.randbytes(record_bytes) for _ in range(count)]
     return [_document(draw, number, record_bytes) for number in range(count)]

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.side_by_side.brokers import Broker
-from benchmarks.side_by_side.loads import START_S, Conditions
+from benchmarks.side_by_side.loads import Conditions
 
 RATE_HZ = 200
 TOP = 15
+START_S = 1.0
+"""About what a load needs to be ready."""
 
 
 class Profiler:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchmarks.side_by_side.loads import Consume, Produce, Work
+from benchmarks.side_by_side.loads import Clients, ColdReplay, Consume, Everyday, Latency, Produce, Work
 
 
 class Contender(NamedTuple):
@@ -56,6 +56,24 @@ class Row:
     contenders: tuple[str, ...]
 
 
+CLIENTS = ("penstock", "kafka", "penstock-replicated", "kafka-flush")
+EVERYDAY = "1 KB of JSON, lz4, linger 5 ms"
+
+
+def _everyday(rate: float) -> Clients:
+    return Clients(
+        "rdkafka_producer",
+        producers=20,
+        consumers=10,
+        partitions=50,
+        record_bytes=1000,
+        codec="lz4",
+        values="json",
+        rate=rate,
+        settings={"linger.ms": 5},
+    )
+
+
 def _sized(name: str, record_bytes: int) -> Row:
     return Row(
         f"size-{name}",
@@ -94,6 +112,56 @@ ROWS: Mapping[str, Row] = {
             "hot 64 KiB batches, 16 connections ← 16 partitions",
             lambda: Consume(connections=16, partitions=16),
             READERS,
+        ),
+        Row(
+            "latency",
+            "one 100-byte record per request, 16 connections, paced at half of the slower one's most",
+            lambda: Latency(connections=16, partitions=16, in_flight=16, batch_bytes=1),
+            ("penstock", "kafka", "penstock-replicated", "bare"),
+        ),
+        Row(
+            "latency-synced",
+            "the same, with both syncing every ack",
+            lambda: Latency(connections=16, partitions=16, in_flight=16, batch_bytes=1),
+            ("penstock", "kafka-flush", "bare-sync"),
+        ),
+        Row(
+            "cold-replay",
+            "a replay from disk beside a producer of 500 requests/s (its acks: p50, p99)",
+            ColdReplay,
+            ("penstock", "kafka", "penstock-replicated"),
+        ),
+        Row(
+            "java",
+            "Kafka's ProducerPerformance, 100-byte records, its defaults",
+            lambda: Clients("java_producer"),
+            CLIENTS,
+        ),
+        Row(
+            "librdkafka",
+            "one librdkafka producer, 100-byte records, its defaults",
+            lambda: Clients("rdkafka_producer"),
+            CLIENTS,
+        ),
+        Row(
+            "everyday",
+            f"20 librdkafka producers and 10 consumers, 50 partitions, {EVERYDAY}, 5,000 records/s",
+            lambda: _everyday(5000.0),
+            CLIENTS,
+        ),
+        Row(
+            "everyday-max",
+            f"20 librdkafka producers and 10 consumers, 50 partitions, {EVERYDAY}, as many as they can",
+            lambda: _everyday(0.0),
+            CLIENTS,
+        ),
+        Row(
+            "everyday-raw",
+            f"20 raw producers and 10 readers, 50 partitions, pre-encoded batches of 16 records, {EVERYDAY}",
+            lambda: Everyday(
+                connections=20, partitions=50, record_bytes=1000, batch_bytes=16 * 1024, codec="lz4", values="json"
+            ),
+            CLIENTS,
         ),
     )
 }

@@ -61,7 +61,8 @@ def run_row(row: Row, brokers: Mapping[str, Broker], plan: Plan, told: Told) -> 
     found: dict[str, list[Figures]] = {name: [] for name in names}
     try:
         for name in names:
-            _warm(name, brokers, plan, work.measure)
+            _warm(name, brokers, plan, work.warm)
+        work.prepare([(brokers[CONTENDERS[name].broker], CONTENDERS[name].settings) for name in names], plan.conditions)
         for number in range(plan.rounds):
             for name in names:
                 contender = CONTENDERS[name]
