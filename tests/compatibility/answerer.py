@@ -3,6 +3,7 @@
 An answer is what was asked for, or `{"error": kind, "message": text}`. Whoever does not answer in time is ended.
 """
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -29,7 +30,7 @@ class Answerer:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._command = command
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment
         )
@@ -61,8 +62,9 @@ class Answerer:
         self._process.kill()
         self._process.wait()
         # What was asked of a program that died may lie unsent in the pipe.
-        for pipe in self._stdout, self._stdin.detach():
-            pipe.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        self._stdout.close()
         self._log.close()
 
     def _log_tail(self) -> str:

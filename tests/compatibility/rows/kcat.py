@@ -1,10 +1,11 @@
 """kcat, which is librdkafka on the command line.
 
-Messages go in and come out as bytes between delimiters, so nothing has to be printable but the delimiters' absence.
+Messages go in between delimiters, and come out behind their sizes.
 """
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from penstock.records.rows import Record
 from tests.compatibility import debian
@@ -27,7 +28,7 @@ class Kcat(Row):
     """Set to Java's partitioner; its own hashes keys with CRC-32."""
 
     name = "kcat"
-    lacks = {
+    lacks: ClassVar[Mapping[Operation, str]] = {
         Operation.CREATE_TOPIC: NO_ADMIN,
         Operation.DESCRIBE_TOPIC: "kcat -L shows partitions, but no settings",
         Operation.ALTER_TOPIC: NO_ADMIN,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.compatibility.rows.row import Operation, Row
 
-MODULES: Sequence[str] = ("librdkafka", "aiokafka", "kafka_python", "java")
+MODULES: Sequence[str] = ("librdkafka", "aiokafka", "kafka_python", "java", "kcat", "franz_go", "kafka_tools", "spark")
 
 NEEDS: Mapping[Operation, str] = {
     Operation.CREATE_TOPIC: "create_topic",

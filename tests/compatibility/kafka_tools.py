@@ -1,0 +1,55 @@
+"""Kafka's command-line tools, as its scripts would start them, in one Java process (`tools/`) that runs their mains."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.compatibility import maven
+from tests.compatibility.answerer import Answerer
+from tests.compatibility.oracle import binary, text
+
+PROJECT = Path(__file__).parent / "tools"
+# For a guest on a small machine that should be there soon.
+JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+CLASSES: Mapping[str, str] = {
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+"""The class that each script starts."""
+
+
+class ToolFailed(Exception):
+    """A tool ended with an error, or logged one; the text is what it said."""
+
+
+class KafkaTools:
+    """The running process; `close` it."""
+
+    def __init__(self) -> None:
+        target = maven.build(PROJECT)
+        paths = f"{target / 'classes'}:{target / 'lib'}/*"
+        log = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+        self._process = Answerer(["java", *JAVA, *log, "-cp", paths, "penstock.Tools"])
+
+    def run(self, tool: str, *arguments: str, stdin: bytes = b"") -> bytes:
+        """What a tool prints."""
+        done = self._process.ask(tool, tool=CLASSES[tool], arguments=arguments, input=text(stdin))
+        output = binary(done["output"])
+        # Some tools end well whatever happened, and tell only their log.
+        if done["code"] or "ERROR" in done["errors"]:
+            raise ToolFailed(f"{tool} ended with {done['code']}: {done['errors']}{output.decode(errors='replace')}")
+        return output
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.close()

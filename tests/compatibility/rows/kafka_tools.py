@@ -1,0 +1,145 @@
+"""Kafka's command-line tools: each operation as a person would type it, with nothing of ours plugged into a tool."""
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from penstock.records.rows import Record
+from tests.compatibility.kafka_tools import KafkaTools, ToolFailed
+from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+
+SETTING = re.compile(r"^  (\S+?)=(.*) sensitive=(?:true|false) synonyms=\{.*\}$", re.MULTILINE)
+PARTITIONS = re.compile(r"\tPartitionCount: (\d+)\t")
+KEY_END = "\x01"
+RECORD_END = "\x02"
+NULL = "\x03"
+TIMEOUT_MS = 30_000
+RETRIES = 1000
+
+
+class KafkaToolsRow(Row):
+    """kafka-topics, kafka-configs, kafka-console-producer and -consumer, kafka-get-offsets, kafka-delete-records."""
+
+    name = "Kafka's command-line tools"
+
+    @cached_property
+    def _tools(self) -> KafkaTools:
+        return KafkaTools()
+
+    def _run(self, tool: str, bootstrap: str, *arguments: str, stdin: bytes = b"") -> bytes:
+        return self._tools.run(tool, "--bootstrap-server", bootstrap, *arguments, stdin=stdin)
+
+    def version(self) -> str:
+        return self._tools.run("kafka-topics", "--version").decode().split()[0]
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+        shape = ["--partitions", str(partitions), "--replication-factor", "1"]
+        self._run("kafka-topics", bootstrap, "--create", "--topic", topic, *shape, *_each("--config", settings))
+
+    def describe_topic(self, bootstrap: str, topic: str) -> TopicSeen:
+        described = self._run("kafka-topics", bootstrap, "--describe", "--topic", topic).decode()
+        found = PARTITIONS.search(described)
+        assert found is not None, described
+        settings = self._run("kafka-configs", bootstrap, "--describe", "--all", "--topic", topic).decode()
+        return TopicSeen(int(found[1]), {name: _value(value) for name, value in SETTING.findall(settings)})
+
+    def alter_topic(self, bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+        added = ",".join(f"{name}=[{value}]" for name, value in settings.items())
+        self._run("kafka-configs", bootstrap, "--alter", "--topic", topic, "--add-config", added)
+
+    def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
+        self._run("kafka-topics", bootstrap, "--alter", "--topic", topic, "--partitions", str(total))
+
+    def delete_topic(self, bootstrap: str, topic: str) -> None:
+        self._run("kafka-topics", bootstrap, "--delete", "--topic", topic)
+
+    def delete_records(self, bootstrap: str, topic: str, partition: int, before: int) -> None:
+        place = {"topic": topic, "partition": partition, "offset": before}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"version": 1, "partitions": [place]}, file)
+            file.flush()
+            said = self._run("kafka-delete-records", bootstrap, "--offset-json-file", file.name).decode()
+        assert f"low_watermark: {before}" in said, said
+
+    def produce(self, bootstrap: str, topic: str, messages: Sequence[Message], how: Producing) -> None:
+        reader = {"parse.key": "true", "key.separator": KEY_END, "null.marker": NULL}
+        options = [
+            *_each("--reader-property", reader),
+            *_each("--command-property", _settings(how)),
+            "--compression-codec",
+            how.codec.name.lower(),
+            "--message-send-max-retries",
+            str(RETRIES),
+        ]
+        lines = b"".join(_line(message) for message in messages)
+        try:
+            self._run("kafka-console-producer", bootstrap, "--topic", topic, *options, stdin=lines)
+        except ToolFailed as failed:
+            if "RecordTooLargeException" in str(failed):
+                raise TooLarge(str(failed)) from failed
+            raise
+
+    def consume(self, bootstrap: str, topic: str, partition: int, offset: int, count: int) -> Sequence[Record]:
+        shown = {
+            "print.timestamp": "true",
+            "print.offset": "true",
+            "print.key": "true",
+            "key.separator": KEY_END,
+            "line.separator": RECORD_END,
+            "null.literal": NULL,
+        }
+        place = ["--topic", topic, "--partition", str(partition), "--offset", str(offset)]
+        limits = ["--max-messages", str(count), "--timeout-ms", str(TIMEOUT_MS)]
+        said = self._run("kafka-console-consumer", bootstrap, *place, *limits, *_each("--formatter-property", shown))
+        return [_record(line) for line in said.split(RECORD_END.encode())[:-1]]
+
+    def consume_since(
+        self, bootstrap: str, topic: str, partition: int, timestamp_ms: int, count: int
+    ) -> Sequence[Record]:
+        """The consumer takes no timestamp; who has one asks kafka-get-offsets first."""
+        place = ["--topic-partitions", f"{topic}:{partition}", "--time", str(timestamp_ms)]
+        said = self._run("kafka-get-offsets", bootstrap, *place).decode()
+        return self.consume(bootstrap, topic, partition, int(said.rpartition(":")[2]), count)
+
+    def close(self) -> None:
+        self._tools.close()
+
+
+def _each(option: str, values: Mapping[str, str]) -> list[str]:
+    return [word for name, value in values.items() for word in (option, f"{name}={value}")]
+
+
+def _value(shown: str) -> str:
+    return "" if shown == "null" else shown
+
+
+def _settings(how: Producing) -> dict[str, str]:
+    settings = {
+        "acks": how.acks,
+        "enable.idempotence": str(how.idempotent).lower(),
+        "max.in.flight.requests.per.connection": str(how.in_flight_max),
+    }
+    if how.request_bytes_max is not None:
+        settings["max.request.size"] = str(how.request_bytes_max)
+    if how.batch_bytes is not None:
+        settings["batch.size"] = str(how.batch_bytes)
+    return settings
+
+
+def _line(message: Message) -> bytes:
+    assert message.partition is message.timestamp_ms is None, "a line has neither partition nor timestamp"
+    null, key_end = NULL.encode(), KEY_END.encode()
+    key, value = (null if field is None else field for field in (message.key, message.value))
+    assert not {b"\n"[0], key_end[0]} & set(key + value)
+    return key + key_end + value + b"\n"
+
+
+def _record(line: bytes) -> Record:
+    timestamp, offset, key, value = line.split(KEY_END.encode(), 3)
+    return Record(int(offset.removeprefix(b"Offset:")), int(timestamp.partition(b":")[2]), _field(key), _field(value))
+
+
+def _field(shown: bytes) -> bytes | None:
+    return None if shown == NULL.encode() else shown
