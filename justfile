@@ -51,6 +51,10 @@ simulate first="0" end="10000":
 fuzz target runs="1000000":
     python tests/fuzz/run.py {{ target }} --runs {{ runs }} --record
 
+# every client of the matrix does all that it offers; writes docs/compatibility.md from what was seen
+compatibility *arguments:
+    python -m pytest -q -n 2 --dist loadgroup --record-compatibility tests/compatibility/test_client_matrix.py {{ arguments }}
+
 # what CI runs: the same checks, strangers, and a short fuzz of every target; ends with pytest's closing line
 ci: lint types layers (test "-q" "-n" "2")
 

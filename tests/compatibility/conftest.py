@@ -1,12 +1,17 @@
-"""What compatibility tests share: Kafka's code behind a pipe, and a running Apache Kafka."""
+"""What compatibility tests share: Kafka's code behind a pipe, a running Apache Kafka, and the record of the matrix."""
 
+import datetime
 from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.compatibility import page
 from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.oracle import Oracle
 from tests.compatibility.raw_client import RawClient
+
+# Before anybody imports it: its assertions are the matrix's.
+pytest.register_assert_rewrite("tests.compatibility.stories")
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +33,41 @@ def kafka_client(kafka: KafkaNode) -> Iterator[RawClient]:
     """A connection to that node."""
     with kafka.connect() as client:
         yield client
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Known when this folder or a file in it is named on the command line."""
+    parser.addoption(
+        "--record-compatibility",
+        action="store_true",
+        help="write docs/compatibility.md from what the client matrix shows in this run",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Reports of all workers come together where no worker is."""
+    if config.getoption("--record-compatibility", False) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(), "record-compatibility")
+
+
+class Recorder:
+    """Notes how the stories of the matrix end."""
+
+    def __init__(self) -> None:
+        self._outcomes: list[page.Outcome] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A story that fails at its end, or in what is put away after it, has failed."""
+        for name, told in report.user_properties:
+            if name == "compatibility" and isinstance(told, list) and report.when != "setup":
+                module, version, operation, notes = told
+                self._outcomes.append(page.Outcome(module, version, operation, notes, report.passed))
+
+    def pytest_sessionfinish(self) -> None:
+        """Writes the record, and the page from it."""
+        record = page.remember(self._outcomes, datetime.date.today().isoformat())
+        page.save(record)
+        page.PAGE.write_text(page.render(record, page.table()))
 
 
 _log_bytes_before = pytest.StashKey[int]()

@@ -44,6 +44,8 @@ class Stage:
     bootstrap: str
     client: RawClient
     name: str
+    notes: dict[str, int] = field(default_factory=dict)
+    """Figures for the page."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def new_name(self) -> str:
@@ -230,14 +232,17 @@ def _overhead_bytes(batch_bytes: int) -> int:
 
 def idempotent(row: Row, stage: Stage) -> None:
     """Answers are lost and requests are torn; what is sent again must not be stored again, nor out of order."""
-    partitions = 3
+    # More than requests in flight: some clients send one partition per request, and one request per partition.
+    partitions = 6
     topic = stage.new_topic(partitions)
     messages = numbered(3000, 60)
     with Tap(stage.bootstrap, BREAKS, ANSWER_DELAY_S) as tap:
-        how = Producing(idempotent=True, in_flight_max=IN_FLIGHT_MAX, batch_bytes=4096)
+        how = Producing(idempotent=True, in_flight_max=IN_FLIGHT_MAX, batch_bytes=2048)
         row.produce(tap.bootstrap, topic.name, messages, how)
-    assert (tap.answers_lost, tap.requests_torn) == (BREAKS // 2, BREAKS // 2)
-    assert (1 if row.pipelines else 0) < tap.in_flight_max <= IN_FLIGHT_MAX, tap.in_flight_max
+    assert (tap.answers_lost, tap.requests_torn) == (BREAKS // 2, BREAKS // 2), "too few requests to break them all"
+    assert tap.requests_in_flight_max <= IN_FLIGHT_MAX
+    assert tap.requests_in_flight_max > 1 if row.pipelines else tap.batches_in_flight_max == 1
+    stage.notes |= {"requests": tap.requests_in_flight_max, "per partition": tap.batches_in_flight_max}
     batches = [stage.batches(topic, partition) for partition in range(partitions)]
     assert all(batch.has_producer_id for each in batches for batch in each)
     found = [contents(stage.records(topic, partition)) for partition in range(partitions)]

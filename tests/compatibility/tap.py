@@ -10,7 +10,7 @@ import copy
 import socket
 import struct
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -27,7 +27,7 @@ _SIZE = struct.Struct(">i")
 # Close at once and forget what is unsent, which the other side sees as a reset.
 _RESET = struct.pack("ii", 1, 0)
 # A connection that is to break carries up to so many Produce requests before.
-_REQUESTS_BEFORE_BREAK_MAX = 3
+_REQUESTS_BEFORE_BREAK_MAX = 2
 
 
 class Produced(NamedTuple):
@@ -37,10 +37,19 @@ class Produced(NamedTuple):
     batch_bytes: tuple[int, ...]
 
 
+Place = tuple[str | bytes, int]
+"""A partition, by its topic's name or id."""
+
+
 class _Asked(NamedTuple):
     key: int
     version: int
     is_last: bool
+    places: frozenset[Place] = frozenset()
+
+
+class Broken(ConnectionError):
+    """The tap breaks a connection."""
 
 
 class Tap:
@@ -59,8 +68,10 @@ class Tap:
         self.produced: list[Produced] = []
         self.answers_lost = 0
         self.requests_torn = 0
-        self.in_flight_max = 0
+        self.requests_in_flight_max = 0
         """How many Produce requests of one connection waited for their answers at the same time."""
+        self.batches_in_flight_max = 0
+        """How many of them had a batch for the same partition."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -92,30 +103,25 @@ class Tap:
         self._links.add(self._loop.create_task(self._relay(reader, writer)))
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until both sides are done, or one of them broke."""
         broker_reader, broker_writer = await asyncio.open_connection(self._host, self._port)
         asked: deque[_Asked] = deque()
-        ways = [
-            asyncio.create_task(self._pass_requests(reader, broker_writer, asked)),
-            asyncio.create_task(self._pass_answers(broker_reader, writer, asked)),
-        ]
         try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            async with asyncio.TaskGroup() as ways:
+                ways.create_task(self._pass_requests(reader, broker_writer, asked))
+                ways.create_task(self._pass_answers(broker_reader, writer, asked))
+        except* ConnectionError:
             for end in (writer, broker_writer):
                 if not end.is_closing():
                     end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                    end.transport.abort()
-        for way in done:
-            with contextlib.suppress(ConnectionError):
-                way.result()
+        finally:
+            for end in (writer, broker_writer):
+                end.transport.abort()
 
     async def _pass_requests(
         self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter, asked: deque[_Asked]
     ) -> None:
-        """Ends when the client has gone or the connection is to break."""
+        """Ends when the client is done, whose last words arrive; raises Broken when the connection is to break."""
         left: int | None = None
         loses_answer = False
         async for frame in _frames(reader):
@@ -132,32 +138,37 @@ class Tap:
                     self.requests_torn += 1
                     broker.write((_SIZE.pack(len(frame)) + frame)[: len(frame) // 2])
                     await broker.drain()
-                    return
+                    raise Broken
             self._note(key, version, frame, is_last, asked)
             broker.write(_SIZE.pack(len(frame)))
             broker.write(frame)
             await broker.drain()
+        broker.write_eof()
 
     def _note(self, key: int, version: int, frame: memoryview, is_last: bool, asked: deque[_Asked]) -> None:
-        if key == Api.PRODUCE:
-            _, position = read_request_header(Api.PRODUCE, version, frame)
-            request = read_produce(version, frame, position)
-            sizes = tuple(len(records) for _, _, records in request.parts if records is not None)
-            self.produced.append(Produced(request.acks, sizes))
-            if request.acks == 0:
-                return
-        asked.append(_Asked(key, version, is_last))
-        self.in_flight_max = max(self.in_flight_max, sum(each.key == Api.PRODUCE for each in asked))
+        if key != Api.PRODUCE:
+            asked.append(_Asked(key, version, is_last))
+            return
+        _, position = read_request_header(Api.PRODUCE, version, frame)
+        request = read_produce(version, frame, position)
+        sizes = tuple(len(records) for _, _, records in request.parts if records is not None)
+        self.produced.append(Produced(request.acks, sizes))
+        if request.acks == 0:
+            return
+        asked.append(_Asked(key, version, is_last, frozenset((topic, index) for topic, index, _ in request.parts)))
+        waiting = Counter(place for each in asked for place in each.places)
+        self.batches_in_flight_max = max(self.batches_in_flight_max, *waiting.values())
+        self.requests_in_flight_max = max(self.requests_in_flight_max, sum(bool(each.places) for each in asked))
 
     async def _pass_answers(
         self, broker: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[_Asked]
     ) -> None:
-        """Ends when the broker has gone, or when the answer has come with which the connection breaks."""
+        """Ends when the broker is done; raises Broken when the answer has come that is to be lost."""
         async for frame in _frames(broker):
             request = asked[0]
             if request.is_last:
                 self.answers_lost += 1
-                return
+                raise Broken
             if request.key == Api.PRODUCE:
                 await asyncio.sleep(self._answer_delay_s)
             asked.popleft()
@@ -167,6 +178,7 @@ class Tap:
                 writer.write(_SIZE.pack(len(frame)))
                 writer.write(frame)
             await writer.drain()
+        writer.write_eof()
 
     def _here(self, frame: memoryview, version: int) -> bytearray:
         """The same Metadata, with the tap in the broker's place."""

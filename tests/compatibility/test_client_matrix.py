@@ -67,8 +67,9 @@ def test_a_client_can(
     record_property: Callable[[str, object], None],
 ) -> None:
     row = enter(module)
-    record_property("compatibility", [module, row.version(), operation.name])
-    STORIES[operation](row, Stage(node.bootstrap, client, f"{module}-{operation.name}".lower()))
+    stage = Stage(node.bootstrap, client, f"{module}-{operation.name}".lower())
+    record_property("compatibility", [module, row.version(), operation.name, stage.notes])
+    STORIES[operation](row, stage)
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -22,7 +22,7 @@ TIMEOUT_S = 30.0
 
 
 class KafkaPython(Row):
-    """Its idempotent producer has one batch per partition under way, so that they travel in one request."""
+    """Its idempotent producer has one batch per partition under way, and all of them in one request."""
 
     name = "kafka-python"
     pipelines = False

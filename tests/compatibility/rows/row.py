@@ -80,7 +80,7 @@ class Row:
     name: ClassVar[str]
     lacks: ClassVar[Mapping[Operation, str]] = {}
     pipelines: ClassVar[bool] = True
-    """Whether its producer sends another request before the last one is answered."""
+    """Whether its idempotent producer keeps several requests under way; else it is one batch per partition."""
 
     def version(self) -> str:
         """The version that was tested."""
