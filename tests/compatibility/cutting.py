@@ -28,6 +28,12 @@ class CuttableConnection:
             raise ConnectionResetError(errno.ECONNRESET, "cut")
         return count
 
+    def try_receive_into(self, view: memoryview) -> int | None:
+        raise NotImplementedError("clients wait")
+
+    async def readable(self) -> None:
+        raise NotImplementedError("clients wait")
+
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
         await self._inner.send(buffers)
 

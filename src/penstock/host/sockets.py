@@ -95,15 +95,25 @@ class HostConnection:
 
     async def receive_into(self, view: memoryview) -> int:
         """Waits for bytes; 0 means that the other end is done. ConnectionError when it broke."""
-        while True:
-            try:
-                return self._socket.recv_into(view)
-            except BlockingIOError:
-                await self._read_watch.ready()
-            except ConnectionError:
-                raise
-            except OSError as error:
-                raise ConnectionError(error.errno, str(error)) from error
+        while (count := self.try_receive_into(view)) is None:
+            await self._read_watch.ready()
+        return count
+
+    def try_receive_into(self, view: memoryview) -> int | None:
+        """The same without waiting: None when nothing is there."""
+        try:
+            return self._socket.recv_into(view)
+        except BlockingIOError:
+            return None
+        except ConnectionError:
+            raise
+        except OSError as error:
+            raise ConnectionError(error.errno, str(error)) from error
+
+    async def readable(self) -> None:
+        """Waits until there may be something to receive."""
+        if self._socket.fileno() >= 0:
+            await self._read_watch.ready()
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
         """Sends all of them in order, and releases the slices whatever happens."""

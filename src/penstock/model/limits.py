@@ -21,6 +21,9 @@ class Limits:
     frame_growth_bytes: int = 64 * 1024
     """A declared frame length is only a promise; the buffer grows by this much as bytes really arrive."""
 
+    frame_lent_bytes: int = 256 * 1024
+    """The buffers that connections lend each other while bytes keep coming; an idle connection holds none."""
+
     frame_arrival_ms: int = 30_000
     """A frame that has begun must be whole within this time; what is spent waiting for room does not count."""
 

@@ -159,6 +159,12 @@ class Connection(Protocol):
     async def receive_into(self, view: memoryview) -> int:
         """Waits for bytes; 0 means that the other end is done. ConnectionError when it broke."""
 
+    def try_receive_into(self, view: memoryview) -> int | None:
+        """The same without waiting: None when nothing is there."""
+
+    async def readable(self) -> None:
+        """Waits until there may be something to receive, so that no memory is held meanwhile."""
+
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
         """Sends all of them in order, and releases the slices whatever happens."""
 

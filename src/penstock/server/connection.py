@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from penstock.model.errors import FrameTooLarge, MalformedMessage, ProtocolError
 from penstock.model.limits import Limits
-from penstock.model.ports import Connection
+from penstock.model.ports import Buffer, Connection, FileSlice
 from penstock.server.complaints import Complaints
 from penstock.server.dispatch import NO_BODY, Dispatch, Opened
 from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
-from penstock.server.order import Order
+from penstock.server.order import Order, release
 from penstock.server.serving import Buffers, Call, Client
 from penstock.wire.codec import decode_request
 from penstock.wire.declare import Request
@@ -63,6 +63,7 @@ class ServedConnection:
         "_held_bytes",
         "_order",
         "_reader",
+        "_ready",
         "_service",
         "_since_turn",
         "active_ms",
@@ -82,6 +83,8 @@ class ServedConnection:
         self._service = service
         self._reader = FrameReader(limits.frame_bytes_max, limits.frame_first_bytes, limits.frame_growth_bytes)
         self._order: Order | None = None  # made when requests overlap for the first time
+        self._ready: list[Buffer | FileSlice] = []
+        """Answers to the requests of one buffer, with nobody in front of them."""
         self._held_bytes = 0
         """What it has of the pool, apart from requests in the order."""
         self._since_turn = 0
@@ -128,6 +131,8 @@ class ServedConnection:
             self._connection.close()
             if self._order is not None:
                 self._order.drop()
+            release(self._ready)
+            self._give_back()
             self._settle(self._held_bytes)
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -136,11 +141,15 @@ class ServedConnection:
         reader, service, connection = self._reader, self._service, self._connection
         while not self.is_stopping:
             self.is_reading = True
-            if growth_bytes := reader.growth_bytes:
+            if not self._has_borrowed() and (growth_bytes := reader.growth_bytes):
                 if not service.pool.try_take(growth_bytes):
                     await self._wait_for_room(growth_bytes)
                 self._held_bytes += growth_bytes
-            count = await connection.receive_into(reader.writable())
+            count = connection.try_receive_into(reader.writable())
+            if count is None:
+                self._give_back()
+                await connection.readable()
+                continue
             if count == 0:
                 return
             reader.received(count)
@@ -162,6 +171,26 @@ class ServedConnection:
         if self._order is not None:
             await self._order.until_fewer_than(1)
 
+    def _has_borrowed(self) -> bool:
+        """Whether it receives into a lent buffer; it borrows one if it can."""
+        reader, service = self._reader, self._service
+        if reader.is_lent:
+            if not reader.is_used_up():
+                return True
+            self._give_back()
+        if not reader.can_borrow(service.limits.frame_lent_bytes) or (buffer := service.pool.lend()) is None:
+            return False
+        reader.borrow(buffer)
+        self._settle(self._held_bytes)
+        return True
+
+    def _give_back(self) -> None:
+        reader = self._reader
+        if reader.is_lent:
+            buffer = reader.give_back()
+            self._held_bytes += reader.beyond_first_bytes
+            self._service.pool.take_back(buffer, reader.beyond_first_bytes)
+
     async def _wait_for_room(self, growth_bytes: int) -> None:
         """The socket is not read meanwhile, and the frame's time does not run."""
         service = self._service
@@ -174,20 +203,31 @@ class ServedConnection:
     async def _handle(self, frames: list[memoryview]) -> None:
         """The frames of one buffer. The pool gets the buffer back when the last of them is answered."""
         last = len(frames) - 1
-        for number, frame in enumerate(frames):
-            opened = self._service.dispatch.open(frame)
-            self.requests += 1
-            cost_bytes = self._held_bytes if number == last else 0
-            if opened.route.is_framed:
-                await self._handle_framed(opened, frame, cost_bytes)
-            else:
-                await self._handle_plain(opened, frame)
-                self._settle(cost_bytes)
-            if self.is_stopping:
-                return
-            self._since_turn += 1 + (len(frame) >> UNIT_SHIFT)
-            if self._since_turn >= TURN_UNITS:
-                await self._take_turns()
+        try:
+            for number, frame in enumerate(frames):
+                opened = self._service.dispatch.open(frame)
+                self.requests += 1
+                cost_bytes = self._held_bytes if number == last else 0
+                if self._ready and not opened.route.is_prompt:
+                    await self._send_ready()
+                if opened.route.is_framed:
+                    await self._handle_framed(opened, frame, cost_bytes)
+                else:
+                    await self._handle_plain(opened, frame)
+                    self._settle(cost_bytes)
+                if self.is_stopping:
+                    break
+                self._since_turn += 1 + (len(frame) >> UNIT_SHIFT)
+                if self._since_turn >= TURN_UNITS:
+                    if self._ready:
+                        await self._send_ready()
+                    await self._take_turns()
+        except ProtocolError:
+            if self._ready:  # what came before the request that breaks the rules is answered
+                await self._send_ready()
+            raise
+        if self._ready:
+            await self._send_ready()
 
     async def _take_turns(self) -> None:
         self._since_turn = 0
@@ -212,7 +252,7 @@ class ServedConnection:
         await self._send((response_frame(response, answered_version, correlation_id),))
 
     async def _handle_framed(self, opened: Opened, frame: memoryview, cost_bytes: int) -> None:
-        """Runs the first stage. An answer that is ready and has nobody in front of it leaves at once."""
+        """Runs the first stage. Answers that are ready and have nobody in front of them leave together."""
         order = self._order
         if order is not None:
             await order.until_fewer_than(self._service.limits.requests_under_way_max)
@@ -221,13 +261,15 @@ class ServedConnection:
         except MalformedMessage as error:
             raise _unreadable(opened, error) from None
         if order or not (answer is None or isinstance(answer, (list, tuple))):
+            if self._ready:
+                await self._send_ready()
             if order is None:
                 order = self._order = Order(self._send, self._service.pool.give, self._fail)
             self._held_bytes -= cost_bytes
             order.add(answer, cost_bytes)
             return
         if answer:
-            await self._send(answer)
+            self._ready += answer
         self._settle(cost_bytes)
 
     def _call(self, opened: Opened) -> Call:
@@ -239,6 +281,10 @@ class ServedConnection:
         return Call(
             self._service.node, route.api, version, correlation_id, client_id, connection.peer, connection.local, client
         )
+
+    async def _send_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        await self._send(ready)
 
     async def _send(self, buffers: Buffers) -> None:
         self.is_sending = True

@@ -24,13 +24,14 @@ NO_BODY = -1
 class Route:
     """A served API, laid out for quick access."""
 
-    __slots__ = ("api", "first", "flexible_first", "handle", "is_framed", "last", "request")
+    __slots__ = ("api", "first", "flexible_first", "handle", "is_framed", "is_prompt", "last", "request")
 
     def __init__(self, served: Served) -> None:
         self.api: Api = served.api
         self.request: type[Request] = served.request
         self.handle: Callable[..., Awaitable[Any]] = served.handle
         self.is_framed: bool = served.is_framed
+        self.is_prompt: bool = served.is_prompt
         self.first: int = served.versions.first
         self.last: int = served.versions.last
         self.flexible_first: int = served.request.FLEXIBLE.first

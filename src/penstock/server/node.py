@@ -119,7 +119,7 @@ class Node:
         self.settings = settings
         self.dispatch = Dispatch(handlers)
         self.partitions = Partitions()
-        self.pool = InputPool(settings.limits.input_pool_bytes_max)
+        self.pool = InputPool(settings.limits.input_pool_bytes_max, settings.limits.frame_lent_bytes)
         self.stalls = StallMeter(settings.stall_ms_max)
         self.fetch_sessions = FetchSessions(self.entropy)
         self.topic_pieces = TopicPieces()

@@ -55,6 +55,8 @@ class Served:
     request: type[Request]
     handle: Callable[..., Awaitable[Any]]
     is_framed: bool
+    is_prompt: bool = False
+    """Whether its first stage never waits, so that answers to requests before it may leave after it."""
 
     @property
     def api(self) -> Api:
@@ -80,14 +82,14 @@ def serves(request: type[Request]) -> Callable[[H], H]:
     return _mark(request, is_framed=False)
 
 
-def serves_frames(request: type[Request]) -> Callable[[H], H]:
+def serves_frames(request: type[Request], *, is_prompt: bool = False) -> Callable[[H], H]:
     """Marks a framed handler: `async def handler(call, frame, position) -> answer`."""
-    return _mark(request, is_framed=True)
+    return _mark(request, is_framed=True, is_prompt=is_prompt)
 
 
-def _mark(request: type[Request], *, is_framed: bool) -> Callable[[H], H]:
+def _mark(request: type[Request], *, is_framed: bool, is_prompt: bool = False) -> Callable[[H], H]:
     def mark(handle: H) -> H:
-        handle.served = Served(request, handle, is_framed)  # type: ignore[attr-defined]
+        handle.served = Served(request, handle, is_framed, is_prompt)  # type: ignore[attr-defined]
         return handle
 
     return mark

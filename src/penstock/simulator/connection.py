@@ -223,22 +223,33 @@ class SimulatedConnection:
 
     async def receive_into(self, view: memoryview) -> int:
         """Waits for bytes; 0 means that the other end closed."""
+        while (count := self.try_receive_into(view)) is None:
+            await self._wait()
+        return count
+
+    def try_receive_into(self, view: memoryview) -> int | None:
+        """The same without waiting: None when nothing is there."""
         if self._reader is not None:
             raise RuntimeError(f"two readers on {self._local}")
-        while True:
-            if self.is_closed:
-                raise ConnectionAbortedError(errno.ECONNABORTED, f"{self._local} is closed")
-            if self.incoming.arrived:
-                return self.incoming.take(view)
-            if self.error is not None:
-                raise ConnectionResetError(errno.ECONNRESET, self.error)
-            if self.incoming.is_ended:
-                return 0
-            self._reader = self.network.loop.create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
+        if self.is_closed:
+            raise ConnectionAbortedError(errno.ECONNABORTED, f"{self._local} is closed")
+        if self.incoming.arrived:
+            return self.incoming.take(view)
+        if self.error is not None:
+            raise ConnectionResetError(errno.ECONNRESET, self.error)
+        return 0 if self.incoming.is_ended else None
+
+    async def readable(self) -> None:
+        """Waits until there is something to receive, an end or an error included."""
+        while not (self.is_gone or self.incoming.arrived or self.incoming.is_ended):
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._reader = self.network.loop.create_future()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
         """Returns when everything is on its way; waits while the window is full. A failed send ends the connection."""

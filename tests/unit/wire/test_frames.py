@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import FrameTooLarge
-from penstock.wire.frames import FrameReader
+from penstock.wire.frames import FrameReader, has_no_views
 
 
 def feed(reader: FrameReader, data: bytes, piece: int) -> list[bytes]:
@@ -83,3 +83,55 @@ def test_an_idle_reader_holds_nothing() -> None:
     reader.received(0)
     assert reader.frames() == []
     assert reader.held_bytes == 0
+
+
+@given(st.lists(st.binary(max_size=300), max_size=8), st.integers(1, 400), st.integers(5, 64), st.lists(st.booleans()))
+def test_frames_come_out_of_a_lent_buffer_as_they_went_in(
+    payloads: list[bytes], piece: int, first: int, waits: list[bool]
+) -> None:
+    """Lent and own buffers take turns; frames that somebody still looks at are not written over."""
+    reader = FrameReader(300, first_bytes=first, growth_bytes=16)
+    lent, kept = bytearray(128), []
+    data, position = framed(*payloads), 0
+    while position < len(data):
+        if reader.is_lent and reader.is_used_up():
+            lent = reader.give_back()
+            lent = lent if has_no_views(lent) else bytearray(128)
+        if reader.can_borrow(len(lent)):
+            reader.borrow(lent)
+        room = reader.writable()
+        count = min(len(room), piece, len(data) - position)
+        room[:count] = data[position : position + count]
+        reader.received(count)
+        position += count
+        kept += reader.frames()
+        if waits and waits.pop() and reader.is_lent:
+            lent = reader.give_back()
+            lent = lent if has_no_views(lent) else bytearray(128)
+            assert reader.held_bytes <= 2 * reader.unparsed_bytes + max(first, 16)
+    if reader.is_lent:
+        reader.give_back()
+    assert [bytes(frame) for frame in kept] == payloads
+    assert reader.held_bytes == 0
+
+
+def test_a_lent_buffer_is_used_again_once_nobody_looks_at_its_frames() -> None:
+    reader = FrameReader(100)
+    lent = bytearray(64)
+    reader.borrow(lent)
+    for number in range(10):
+        data = framed(bytes([number]) * 50)
+        assert not reader.is_used_up()
+        reader.writable()[: len(data)] = data
+        reader.received(len(data))
+        assert [bytes(frame) for frame in reader.frames()] == [bytes([number]) * 50]
+    assert reader.give_back() is lent
+
+
+def test_a_view_keeps_a_buffer_from_being_used_again() -> None:
+    buffer = bytearray(10)
+    view = memoryview(buffer)[2:3]
+    assert not has_no_views(buffer)
+    view.release()
+    assert has_no_views(buffer)
+    assert len(buffer) == 10

@@ -31,7 +31,7 @@ class UnansweredProduceFailed(ProtocolError):
     """A producer that wants no answer sent something that could not be appended: its connection is to be closed."""
 
 
-@serves_frames(ProduceRequest)
+@serves_frames(ProduceRequest, is_prompt=True)
 async def produce(call: Call, frame: memoryview, position: int) -> Answer:
     """Appends everything now, in order; the answer may have to wait."""
     _, acks, timeout_ms, parts = read_produce(call.version, frame, position)
