@@ -1,5 +1,6 @@
 """Kafka's command-line tools, as its scripts would start them, in one Java process (`tools/`) that runs their mains."""
 
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,13 @@ from tests.compatibility.oracle import binary, text
 
 PROJECT = Path(__file__).parent / "tools"
 # For a guest on a small machine that should be there soon.
-JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+JAVA = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+ALONE_TIMEOUT_S = 60
 
 CLASSES: Mapping[str, str] = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -32,14 +39,23 @@ class ToolFailed(Exception):
     """A tool ended with an error, or logged one; the text is what it said."""
 
 
+def run_alone(tool: str, *arguments: str) -> str:
+    """What a tool prints that has a process of its own, for those that need to see it end."""
+    return subprocess.run(
+        [*_java(), CLASSES[tool], *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=ALONE_TIMEOUT_S
+    ).stdout
+
+
+def _java() -> list[str]:
+    target = maven.build(PROJECT)
+    return ["java", *JAVA, "-cp", f"{target / 'classes'}:{target / 'lib'}/*"]
+
+
 class KafkaTools:
     """The running process; `close` it."""
 
     def __init__(self) -> None:
-        target = maven.build(PROJECT)
-        paths = f"{target / 'classes'}:{target / 'lib'}/*"
-        log = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
-        self._process = Answerer(["java", *JAVA, *log, "-cp", paths, "penstock.Tools"])
+        self._process = Answerer([*_java(), "penstock.Tools"])
 
     def run(self, tool: str, *arguments: str, stdin: bytes = b"") -> bytes:
         """What a tool prints."""

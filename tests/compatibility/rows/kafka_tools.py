@@ -129,7 +129,7 @@ def _settings(how: Producing) -> dict[str, str]:
 
 
 def _line(message: Message) -> bytes:
-    assert message.partition is message.timestamp_ms is None, "a line has neither partition nor timestamp"
+    assert message == Message(message.key, message.value), "a line has a key and a value, nothing more"
     null, key_end = NULL.encode(), KEY_END.encode()
     key, value = (null if field is None else field for field in (message.key, message.value))
     assert not {b"\n"[0], key_end[0]} & set(key + value)

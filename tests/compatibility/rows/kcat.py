@@ -76,7 +76,7 @@ def run(*arguments: str, stdin: bytes = b"") -> bytes:
 
 
 def _line(message: Message) -> bytes:
-    assert message.partition is message.timestamp_ms is None, "kcat takes no partition or timestamp per message"
+    assert message == Message(message.key, message.value), "a line has a key and a value, nothing more"
     key = b"" if message.key is None else message.key + KEY_END
     assert message.value, "to kcat, no value and an empty one are the same"
     assert MESSAGE_END not in key + message.value

@@ -1,0 +1,158 @@
+"""Kafka's command-line tools against a node, beyond what the client matrix asks of them: what they show is true."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.records.compression import Codec
+from penstock.records.rows import Record
+from penstock.wire.api import Api
+from tests.compatibility.kafka_tools import KafkaTools, ToolFailed, run_alone
+from tests.compatibility.penstock_node import PenstockNode
+from tests.compatibility.raw_client import RawClient
+from tests.compatibility.samples import NOW_MS, build
+
+pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("kafka_tools")]
+
+API_LINE = re.compile(r"^\t\w+\((\d+)\): (\d+)(?: to (\d+))? \[usable: (\d+)\],?$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
+    with PenstockNode(tmp_path_factory.mktemp("node")) as started:
+        yield started
+        assert "malformed" not in started.log
+        assert "mistake of ours" not in started.log
+
+
+@pytest.fixture(scope="module")
+def client(node: PenstockNode) -> Iterator[RawClient]:
+    with RawClient(node.bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[KafkaTools]:
+    started = KafkaTools()
+    yield started
+    started.close()
+
+
+def test_kafka_broker_api_versions_finds_every_api_usable(
+    tools: KafkaTools, node: PenstockNode, client: RawClient
+) -> None:
+    said = tools.run("kafka-broker-api-versions", "--bootstrap-server", node.bootstrap).decode()
+    shown = {int(key): range(int(first), int(last or first) + 1) for key, first, last, _ in API_LINE.findall(said)}
+    assert shown == client.served
+    assert {Api.PRODUCE, Api.FETCH, Api.METADATA} <= set(shown)
+    assert said.startswith(f"{node.bootstrap} (id: 1 ")
+
+
+def test_kafka_cluster_names_the_cluster_and_its_nodes(
+    tools: KafkaTools, node: PenstockNode, client: RawClient
+) -> None:
+    said = tools.run("kafka-cluster", "cluster-id", "--bootstrap-server", node.bootstrap).decode()
+    assert said.strip() == f"Cluster ID: {client.metadata().cluster_id}"
+    _, row = tools.run("kafka-cluster", "list-endpoints", "--bootstrap-server", node.bootstrap).decode().splitlines()
+    host, _, port = node.bootstrap.rpartition(":")
+    assert row.split() == ["1", host, port, "null", "unfenced", "broker"]
+
+
+def test_kafka_features_describes_none(tools: KafkaTools, node: PenstockNode) -> None:
+    """A node does not name features yet; the tool must not stumble over that."""
+    assert tools.run("kafka-features", "--bootstrap-server", node.bootstrap, "describe") == b""
+
+
+def test_offsets_and_sizes_are_those_of_what_was_produced(
+    tools: KafkaTools, node: PenstockNode, client: RawClient
+) -> None:
+    topic = client.create_topic("offsets-and-sizes")
+    batches = [build([Record(0, NOW_MS + time, b"key", b"value")], Codec.NONE) for time in (5, 9, 7)]
+    for batch in batches:
+        client.produce(topic, 0, batch)
+    bootstrap = ("--bootstrap-server", node.bootstrap)
+    for time, offset in ("earliest", 0), ("latest", 3), ("max-timestamp", 1), (str(NOW_MS + 6), 1):
+        said = tools.run("kafka-get-offsets", *bootstrap, "--topic", topic.name, "--time", time).decode()
+        assert said.strip() == f"{topic.name}:0:{offset}", time
+    said = tools.run("kafka-log-dirs", *bootstrap, "--describe", "--topic-list", topic.name).decode()
+    (broker,) = json.loads(said.splitlines()[-1])["brokers"]
+    (directory,) = broker["logDirs"]
+    (partition,) = directory["partitions"]
+    assert partition == {
+        "partition": f"{topic.name}-0",
+        "size": sum(map(len, batches)),
+        "offsetLag": 0,
+        "isFuture": False,
+    }
+
+
+def test_kafka_producer_perf_test_stores_what_it_counts(
+    tools: KafkaTools, node: PenstockNode, client: RawClient
+) -> None:
+    topic = client.create_topic("perf")
+    load = ["--num-records", "5000", "--record-size", "100", "--throughput", "-1"]
+    said = tools.run("kafka-producer-perf-test", "--bootstrap-server", node.bootstrap, "--topic", topic.name, *load)
+    assert said.decode().startswith("5000 records sent")
+    assert client.fetch(topic, 0, 0).high_watermark == 5000
+
+
+def test_kafka_verifiable_producer_sees_every_message_stored(node: PenstockNode, client: RawClient) -> None:
+    topic = client.create_topic("verifiable")
+    said = run_alone(
+        "kafka-verifiable-producer",
+        *("--bootstrap-server", node.bootstrap, "--topic", topic.name, "--max-messages", "50", "--acks", "-1"),
+    )
+    events = [json.loads(line) for line in said.splitlines()]
+    stored = {event["offset"]: event["value"] for event in events if event["name"] == "producer_send_success"}
+    assert stored == {offset: str(offset) for offset in range(50)}
+    (told,) = (event for event in events if event["name"] == "tool_data")
+    assert (told["sent"], told["acked"]) == (50, 50)
+    assert client.fetch(topic, 0, 0).high_watermark == 50
+
+
+def test_kafka_configs_takes_a_setting_back(tools: KafkaTools, node: PenstockNode, client: RawClient) -> None:
+    topic = client.create_topic("configs", settings={"retention.ms": "123456789", "segment.bytes": "22222222"})
+    place = ("--bootstrap-server", node.bootstrap, "--topic", topic.name)
+
+    def changed() -> list[str]:
+        lines = tools.run("kafka-configs", *place, "--describe").decode().splitlines()[1:]
+        return [line.split()[0] for line in lines]
+
+    assert changed() == ["retention.ms=123456789", "segment.bytes=22222222"]
+    tools.run("kafka-configs", *place, "--alter", "--delete-config", "retention.ms")
+    assert changed() == ["segment.bytes=22222222"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--create", "--topic", "there"], "Topic 'there' already exists."),
+        (["--alter", "--topic", "there", "--partitions", "1"], "would not be an increase"),
+        (["--create", "--topic", "a/b"], "Topic name is invalid"),
+        (["--create", "--topic", "wide", "--replication-factor", "3"], "replication factor"),
+    ],
+    ids=["exists", "no increase", "bad name", "too few nodes"],
+)
+def test_kafka_topics_shows_the_nodes_refusal(
+    arguments: list[str], sentence: str, tools: KafkaTools, node: PenstockNode
+) -> None:
+    bootstrap = ("--bootstrap-server", node.bootstrap)
+    tools.run("kafka-topics", *bootstrap, "--create", "--if-not-exists", "--topic", "there", "--partitions", "2")
+    with pytest.raises(ToolFailed) as failed:
+        tools.run("kafka-topics", *bootstrap, *arguments)
+    assert sentence.lower() in str(failed.value).lower()
+
+
+def test_kafka_topics_lists_and_describes(tools: KafkaTools, node: PenstockNode, client: RawClient) -> None:
+    topic = client.create_topic("described", 2, {"retention.ms": "123456789"})
+    bootstrap = ("--bootstrap-server", node.bootstrap)
+    assert topic.name in tools.run("kafka-topics", *bootstrap, "--list").decode().splitlines()
+    head, *parts = tools.run("kafka-topics", *bootstrap, "--describe", "--topic", topic.name).decode().splitlines()
+    assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=123456789" in head
+    assert [re.findall(r"(?:Partition|Leader|Replicas|Isr): (\d+)", part) for part in parts] == [
+        ["0", "1", "1", "1"],
+        ["1", "1", "1", "1"],
+    ]
+    assert tools.run("kafka-topics", *bootstrap, "--describe", "--under-replicated-partitions") == b""
