@@ -1,4 +1,4 @@
-"""What compatibility tests share: Kafka's code behind a pipe, a running Apache Kafka, and the record of the matrix."""
+"""What compatibility tests share: Kafka's code behind a pipe, running nodes, the record of the matrix."""
 
 import datetime
 from collections.abc import Generator, Iterator
@@ -8,6 +8,7 @@ import pytest
 from tests.compatibility import page
 from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.oracle import Oracle
+from tests.compatibility.penstock_node import PenstockNode
 from tests.compatibility.raw_client import RawClient
 
 # Before anybody imports it: its assertions are the matrix's.
@@ -32,6 +33,22 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
 def kafka_client(kafka: KafkaNode) -> Iterator[RawClient]:
     """A connection to that node."""
     with kafka.connect() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
+    """A node for the tests of one module; it must not have been surprised by anything."""
+    with PenstockNode(tmp_path_factory.mktemp("penstock")) as node:
+        yield node
+        assert "malformed" not in node.log
+        assert "mistake of ours" not in node.log
+
+
+@pytest.fixture(scope="module")
+def penstock_client(penstock: PenstockNode) -> Iterator[RawClient]:
+    """A connection to that node."""
+    with RawClient(penstock.bootstrap) as client:
         yield client
 
 

@@ -13,9 +13,8 @@ from penstock.records.header import (
     TimestampType,
 )
 from penstock.records.rows import Record, rows
-from tests.compatibility.oracle import Oracle, binary, text
+from tests.compatibility.oracle import Oracle, as_json, binary, text
 from tests.compatibility.samples import Batch
-from tests.compatibility.strangers import as_json
 
 CAP_BYTES = DEFAULT_LIMITS.batch_decompressed_bytes_max
 SEQUENCE_MASK = 0x7FFFFFFF

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
+from penstock.records.rows import Record
 from tests.compatibility import maven
 
 PROJECT = Path(__file__).parent / "java"
@@ -121,3 +122,22 @@ def binary(text: str) -> bytes:
 def text(data: bytes | bytearray) -> str:
     """Bytes into a question."""
     return base64.b64encode(data).decode()
+
+
+def as_json(record: Record, **more: object) -> dict[str, object]:
+    """A record in a question to the oracle."""
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": None if record.key is None else text(record.key),
+        "value": None if record.value is None else text(record.value),
+        "headers": [[key, None if value is None else text(value)] for key, value in record.headers],
+        **more,
+    }
+
+
+def from_json(row: Mapping[str, Any]) -> Record:
+    """A record in an answer of the oracle."""
+    key, value = (None if row[field] is None else binary(row[field]) for field in ("key", "value"))
+    headers = tuple((name, None if content is None else binary(content)) for name, content in row["headers"])
+    return Record(row["offset"], row["timestamp"], key, value, headers)

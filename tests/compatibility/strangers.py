@@ -9,15 +9,19 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiokafka
 import confluent_kafka
 
 from penstock.records.compression import Codec
-from penstock.records.header import NO_TIMESTAMP, TimestampType
+from penstock.records.header import TimestampType
 from penstock.records.rows import Record
-from tests.compatibility.oracle import Oracle, binary, text
+from tests.compatibility.oracle import Oracle, from_json
+from tests.compatibility.rows import aiokafka as aiokafka_row
+from tests.compatibility.rows import java, kafka_python, librdkafka
+from tests.compatibility.rows.row import Message, Producing, Row
+from tests.compatibility.seen import Seen, seen_by_librdkafka, seen_in_python
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python 3.11 calls outdated.
@@ -31,13 +35,6 @@ BATCH_BYTES = 1_000_000
 
 Ends = Mapping[int, int]
 Written = Mapping[int, Sequence[Record]]
-
-
-class Seen(NamedTuple):
-    """A record as a consumer hands it out."""
-
-    record: Record
-    timestamp_type: TimestampType
 
 
 class _Gathered:
@@ -66,13 +63,23 @@ class Stranger(ABC):
 
     name: str
 
+    def __init__(self, row: Row) -> None:
+        self._row = row
+
     def accepts(self, record: Record) -> bool:
         """Whether the client's producer can be made to send the record."""
         return record.timestamp_ms >= 0
 
-    @abstractmethod
     def write(self, bootstrap: str, topic: str, codec: Codec, records: Written) -> None:
         """Sends records to the partitions that they are listed under, and waits until they are stored."""
+        messages = [
+            Message(each.key, each.value, partition, each.timestamp_ms, tuple(each.headers))
+            for partition, part in records.items()
+            for each in part
+        ]
+        # Idempotent, else a first try that fails, because the topic is young, changes the order.
+        how = Producing(codec, idempotent=True, batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
+        self._row.produce(bootstrap, topic, messages, how)
 
     @abstractmethod
     def read(self, bootstrap: str, topic: str, ends: Ends) -> dict[int, list[Seen]]:
@@ -84,40 +91,12 @@ class Librdkafka(Stranger):
 
     name = "librdkafka"
 
+    def __init__(self) -> None:
+        super().__init__(librdkafka.Librdkafka())
+
     def accepts(self, record: Record) -> bool:
         # To it, a timestamp of 0 is none.
         return record.timestamp_ms > 0
-
-    def write(self, bootstrap: str, topic: str, codec: Codec, records: Written) -> None:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "compression.type": codec.name.lower(),
-                "linger.ms": LINGER_MS,
-                "batch.size": BATCH_BYTES,
-                # Else a first try that fails, because the topic is young, changes the order.
-                "enable.idempotence": True,
-            }
-        )
-        troubles: list[str] = []
-
-        def delivered(error: Any, _message: Any) -> None:
-            if error is not None:
-                troubles.append(error.str())
-
-        for partition, rows in records.items():
-            for row in rows:
-                producer.produce(
-                    topic,
-                    row.value,
-                    row.key,
-                    partition,
-                    on_delivery=delivered,
-                    timestamp=row.timestamp_ms,
-                    headers=list(row.headers),
-                )
-        left = producer.flush(READ_TIMEOUT_S)
-        assert (left, troubles) == (0, [])
 
     def read(self, bootstrap: str, topic: str, ends: Ends) -> dict[int, list[Seen]]:
         consumer = confluent_kafka.Consumer(
@@ -134,21 +113,10 @@ class Librdkafka(Stranger):
             gathered = _Gathered(ends)
             while not gathered.is_complete:
                 messages: list[Any] = consumer.consume(1000, 0.1)
-                gathered.add((m.partition(), self.seen(m)) for m in messages)
+                gathered.add((m.partition(), seen_by_librdkafka(m)) for m in messages)
         finally:
             consumer.close()
         return gathered.partitions
-
-    @staticmethod
-    def seen(message: Any) -> Seen:
-        assert message.error() is None, message.error()
-        kind, timestamp_ms = message.timestamp()
-        if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE:
-            timestamp_ms = NO_TIMESTAMP
-        append_time = kind == confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
-        headers = tuple(message.headers() or ())
-        record = Record(message.offset(), timestamp_ms, message.key(), message.value(), headers)
-        return Seen(record, TimestampType(append_time))
 
 
 class Aiokafka(Stranger):
@@ -156,25 +124,11 @@ class Aiokafka(Stranger):
 
     name = "aiokafka"
 
+    def __init__(self) -> None:
+        super().__init__(aiokafka_row.Aiokafka())
+
     def accepts(self, record: Record) -> bool:
         return super().accepts(record) and not record.key is record.value is None
-
-    def write(self, bootstrap: str, topic: str, codec: Codec, records: Written) -> None:
-        asyncio.run(self._write(bootstrap, topic, codec, records))
-
-    async def _write(self, bootstrap: str, topic: str, codec: Codec, records: Written) -> None:
-        async with aiokafka.AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
-            compression_type=None if codec is Codec.NONE else codec.name.lower(),
-            linger_ms=LINGER_MS,
-            max_batch_size=BATCH_BYTES,
-        ) as producer:
-            sent = [
-                await producer.send(topic, row.value, row.key, partition, row.timestamp_ms, list(row.headers))
-                for partition, rows in records.items()
-                for row in rows
-            ]
-            await asyncio.gather(*sent)
 
     def read(self, bootstrap: str, topic: str, ends: Ends) -> dict[int, list[Seen]]:
         return asyncio.run(self._read(bootstrap, topic, ends))
@@ -198,27 +152,12 @@ class KafkaPython(Stranger):
 
     name = "kafka-python"
 
+    def __init__(self) -> None:
+        super().__init__(kafka_python.KafkaPython())
+
     def accepts(self, record: Record) -> bool:
         has_null_header = any(value is None for _, value in record.headers)
         return super().accepts(record) and not record.key is record.value is None and not has_null_header
-
-    def write(self, bootstrap: str, topic: str, codec: Codec, records: Written) -> None:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=bootstrap,
-            compression_type=None if codec is Codec.NONE else codec.name.lower(),
-            linger_ms=LINGER_MS,
-            batch_size=BATCH_BYTES,
-        )
-        try:
-            sent = [
-                producer.send(topic, row.value, row.key, list(row.headers), partition, row.timestamp_ms)
-                for partition, rows in records.items()
-                for row in rows
-            ]
-            for each in sent:
-                each.get(READ_TIMEOUT_S)
-        finally:
-            producer.close()
 
     def read(self, bootstrap: str, topic: str, ends: Ends) -> dict[int, list[Seen]]:
         consumer = kafka.KafkaConsumer(
@@ -243,17 +182,8 @@ class Java(Stranger):
     name = "java"
 
     def __init__(self, oracle: Oracle) -> None:
+        super().__init__(java.Java(oracle))
         self._oracle = oracle
-
-    def write(self, bootstrap: str, topic: str, codec: Codec, records: Written) -> None:
-        settings = {
-            "bootstrap.servers": bootstrap,
-            "compression.type": codec.name.lower(),
-            "linger.ms": LINGER_MS,
-            "batch.size": BATCH_BYTES,
-        }
-        rows = [as_json(row, partition=partition) for partition, part in records.items() for row in part]
-        self._oracle.ask("produce", settings=settings, topic=topic, records=rows)
 
     def read(self, bootstrap: str, topic: str, ends: Ends) -> dict[int, list[Seen]]:
         settings = {"bootstrap.servers": bootstrap, "check.crcs": "true", "fetch.max.wait.ms": "50"}
@@ -262,28 +192,3 @@ class Java(Stranger):
             int(partition): [Seen(from_json(row), TimestampType[row["timestamp_type"]]) for row in rows]
             for partition, rows in answer["partitions"].items()
         }
-
-
-def as_json(record: Record, **more: object) -> dict[str, object]:
-    """A record in a question to the oracle."""
-    return {
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms,
-        "key": None if record.key is None else text(record.key),
-        "value": None if record.value is None else text(record.value),
-        "headers": [[key, None if value is None else text(value)] for key, value in record.headers],
-        **more,
-    }
-
-
-def from_json(row: Mapping[str, Any]) -> Record:
-    """A record in an answer of the oracle."""
-    key, value = (None if row[field] is None else binary(row[field]) for field in ("key", "value"))
-    headers = tuple((name, None if content is None else binary(content)) for name, content in row["headers"])
-    return Record(row["offset"], row["timestamp"], key, value, headers)
-
-
-def seen_in_python(message: Any) -> Seen:
-    """What both clients in Python hand out."""
-    record = Record(message.offset, message.timestamp, message.key, message.value, tuple(message.headers))
-    return Seen(record, TimestampType(message.timestamp_type))

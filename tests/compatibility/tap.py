@@ -110,7 +110,7 @@ class Tap:
             async with asyncio.TaskGroup() as ways:
                 ways.create_task(self._pass_requests(reader, broker_writer, asked))
                 ways.create_task(self._pass_answers(broker_reader, writer, asked))
-        except* ConnectionError:
+        except* OSError:
             for end in (writer, broker_writer):
                 if not end.is_closing():
                     end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

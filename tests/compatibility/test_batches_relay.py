@@ -4,7 +4,7 @@ Kafka opens every batch that it takes, so its acceptance is a check of its own; 
 reads or writes here is what it would read from us or write to us.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import pytest
@@ -21,13 +21,14 @@ from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.oracle import Oracle
 from tests.compatibility.raw_client import RawClient, Topic
 from tests.compatibility.samples import ANY_TIME, SCENES, build, only, records_of
-from tests.compatibility.strangers import Aiokafka, Java, KafkaPython, Librdkafka, Seen, Stranger
+from tests.compatibility.seen import Seen
+from tests.compatibility.strangers import Aiokafka, Java, KafkaPython, Librdkafka, Stranger
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
 
 PARTITIONS = dict(enumerate(SCENES))
 ENDS = {partition: len(records_of(SCENES[name])) for partition, name in PARTITIONS.items()}
-STRANGERS: Mapping[str, type[Stranger]] = {each.name: each for each in (Librdkafka, Aiokafka, KafkaPython)}
+STRANGERS: Mapping[str, Callable[[], Stranger]] = {each.name: each for each in (Librdkafka, Aiokafka, KafkaPython)}
 CAP_BYTES = DEFAULT_LIMITS.batch_decompressed_bytes_max
 STORED = Rules(validation=Validation.FULL, is_from_client=False)
 

@@ -25,20 +25,6 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
-    with PenstockNode(tmp_path_factory.mktemp("node")) as started:
-        yield started
-        assert "malformed" not in started.log
-        assert "mistake of ours" not in started.log
-
-
-@pytest.fixture(scope="module")
-def client(node: PenstockNode) -> Iterator[RawClient]:
-    with RawClient(node.bootstrap) as connected:
-        yield connected
-
-
-@pytest.fixture(scope="module")
 def enter() -> Iterator[Callable[[str], Row]]:
     """Brings a row in when its first story is told. The one before leaves: some are heavy."""
     present: dict[str, Row] = {}
@@ -62,12 +48,12 @@ def test_a_client_can(
     module: str,
     operation: Operation,
     enter: Callable[[str], Row],
-    node: PenstockNode,
-    client: RawClient,
+    penstock: PenstockNode,
+    penstock_client: RawClient,
     record_property: Callable[[str, object], None],
 ) -> None:
     row = enter(module)
-    stage = Stage(node.bootstrap, client, f"{module}-{operation.name}".lower())
+    stage = Stage(penstock.bootstrap, penstock_client, f"{module}-{operation.name}".lower())
     record_property("compatibility", [module, row.version(), operation.name, stage.notes])
     STORIES[operation](row, stage)
 

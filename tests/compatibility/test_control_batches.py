@@ -27,10 +27,9 @@ from penstock.wire.codec import read_from
 from penstock.wire.stored.control_records import LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord
 from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.memory_records import build_marker, describe, read_batches
-from tests.compatibility.oracle import Oracle
+from tests.compatibility.oracle import Oracle, as_json
 from tests.compatibility.raw_client import READ_COMMITTED, RawClient
 from tests.compatibility.samples import ANY_TIME, NOW_MS
-from tests.compatibility.strangers import as_json
 
 pytestmark = pytest.mark.strangers
 apache_kafka = pytest.mark.xdist_group("apache-kafka")

@@ -3,7 +3,7 @@
 The scenes hold null, empty and large keys and values, headers, all sorts of timestamps and batches of a thousand.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -17,22 +17,8 @@ from tests.compatibility.strangers import Aiokafka, Java, KafkaPython, Librdkafk
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("penstock-node")]
 
-STRANGERS: Mapping[str, type[Stranger]] = {each.name: each for each in (Librdkafka, Aiokafka, KafkaPython)}
+STRANGERS: Mapping[str, Callable[[], Stranger]] = {each.name: each for each in (Librdkafka, Aiokafka, KafkaPython)}
 NAMES = [*STRANGERS, Java.name]
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
-    with PenstockNode(tmp_path_factory.mktemp("node")) as started:
-        yield started
-        assert "malformed" not in started.log
-        assert "mistake of ours" not in started.log
-
-
-@pytest.fixture(scope="module")
-def client(node: PenstockNode) -> Iterator[RawClient]:
-    with RawClient(node.bootstrap) as connected:
-        yield connected
 
 
 def stranger(name: str, oracle: Oracle) -> Stranger:
@@ -42,17 +28,17 @@ def stranger(name: str, oracle: Oracle) -> Stranger:
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("writer", NAMES)
 def test_what_one_client_writes_all_read(
-    writer: str, codec: Codec, node: PenstockNode, client: RawClient, oracle: Oracle
+    writer: str, codec: Codec, penstock: PenstockNode, penstock_client: RawClient, oracle: Oracle
 ) -> None:
     writing = stranger(writer, oracle)
-    topic = client.create_topic(f"{writer}-{codec.name.lower()}".replace(" ", "-"), len(SCENES), ANY_TIME)
+    topic = penstock_client.create_topic(f"{writer}-{codec.name.lower()}".replace(" ", "-"), len(SCENES), ANY_TIME)
     records: dict[int, list[Record]] = {
         partition: only(scene, writing.accepts) for partition, scene in enumerate(SCENES.values())
     }
-    writing.write(node.bootstrap, topic.name, codec, records)
+    writing.write(penstock.bootstrap, topic.name, codec, records)
     ends = {partition: len(written) for partition, written in records.items()}
     for name in NAMES:
-        seen = stranger(name, oracle).read(node.bootstrap, topic.name, ends)
+        seen = stranger(name, oracle).read(penstock.bootstrap, topic.name, ends)
         for partition, written in records.items():
             found = [(s.record.key, s.record.value, tuple(s.record.headers)) for s in seen[partition]]
             assert found == [(r.key, r.value, tuple(r.headers)) for r in written], (name, partition)

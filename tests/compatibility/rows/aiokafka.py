@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, for_code
 from penstock.records.compression import Codec
 from penstock.records.rows import Record
 from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
-from tests.compatibility.strangers import seen_in_python
+from tests.compatibility.seen import seen_in_python
 
 TIMEOUT_S = 30.0
 # Where a setting comes from, in an answer to DescribeConfigs.
@@ -86,7 +86,9 @@ class Aiokafka(Row):
         async def produce() -> None:
             async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **_producer_settings(how)) as producer:
                 sent = [
-                    await producer.send(topic, each.value, each.key, each.partition, each.timestamp_ms)
+                    await producer.send(
+                        topic, each.value, each.key, each.partition, each.timestamp_ms, list(each.headers)
+                    )
                     for each in messages
                 ]
                 await asyncio.gather(*sent)
@@ -161,6 +163,8 @@ def _producer_settings(how: Producing) -> dict[str, Any]:
         settings["max_request_size"] = how.request_bytes_max
     if how.batch_bytes is not None:
         settings["max_batch_size"] = how.batch_bytes
+    if how.linger_ms is not None:
+        settings["linger_ms"] = how.linger_ms
     return settings
 
 

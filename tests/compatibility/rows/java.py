@@ -5,22 +5,24 @@ from functools import cached_property
 from typing import Any
 
 from penstock.records.rows import Record
-from tests.compatibility.oracle import Json, Oracle, OracleError
+from tests.compatibility.oracle import Json, Oracle, OracleError, as_json, from_json
 from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
-from tests.compatibility.strangers import as_json, from_json
 
 
 class Java(Row):
-    """Behind the oracle's pipe."""
+    """Behind the pipe of an oracle: somebody else's, or its own."""
 
     name = "Java client"
 
+    def __init__(self, oracle: Oracle | None = None) -> None:
+        self._lent = oracle
+
     @cached_property
     def _oracle(self) -> Oracle:
-        return Oracle()
+        return self._lent or Oracle()
 
     def close(self) -> None:
-        if "_oracle" in vars(self):
+        if self._lent is None and "_oracle" in vars(self):
             self._oracle.close()
 
     def _ask(
@@ -54,7 +56,9 @@ class Java(Row):
 
     def produce(self, bootstrap: str, topic: str, messages: Sequence[Message], how: Producing) -> None:
         rows = [
-            as_json(Record(0, 0, each.key, each.value), partition=each.partition, timestamp=each.timestamp_ms)
+            as_json(
+                Record(0, 0, each.key, each.value, each.headers), partition=each.partition, timestamp=each.timestamp_ms
+            )
             for each in messages
         ]
         try:
@@ -86,4 +90,6 @@ def _producer_settings(how: Producing) -> dict[str, Any]:
         settings["max.request.size"] = how.request_bytes_max
     if how.batch_bytes is not None:
         settings["batch.size"] = how.batch_bytes
+    if how.linger_ms is not None:
+        settings["linger.ms"] = how.linger_ms
     return settings

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.records.compression import Codec
 from penstock.records.rows import Record
 from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
-from tests.compatibility.strangers import seen_in_python
+from tests.compatibility.seen import seen_in_python
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python 3.11 calls outdated.
@@ -61,7 +61,7 @@ class KafkaPython(Row):
     def produce(self, bootstrap: str, topic: str, messages: Sequence[Message], how: Producing) -> None:
         with closing(kafka.KafkaProducer(bootstrap_servers=bootstrap, **_producer_settings(how))) as producer:
             sent = [
-                producer.send(topic, each.value, each.key, partition=each.partition, timestamp_ms=each.timestamp_ms)
+                producer.send(topic, each.value, each.key, list(each.headers), each.partition, each.timestamp_ms)
                 for each in messages
             ]
             try:
@@ -98,6 +98,8 @@ def _producer_settings(how: Producing) -> dict[str, Any]:
         settings["max_request_size"] = how.request_bytes_max
     if how.batch_bytes is not None:
         settings["batch_size"] = how.batch_bytes
+    if how.linger_ms is not None:
+        settings["linger_ms"] = how.linger_ms
     return settings
 
 

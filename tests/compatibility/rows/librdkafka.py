@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 
 from penstock.records.rows import Record
 from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
-from tests.compatibility.strangers import Librdkafka as Stranger
+from tests.compatibility.seen import seen_by_librdkafka
 
 TIMEOUT_S = 30.0
 
@@ -77,6 +77,8 @@ class Librdkafka(Row):
                 more["partition"] = message.partition
             if message.timestamp_ms is not None:
                 more["timestamp"] = message.timestamp_ms
+            if message.headers:
+                more["headers"] = list(message.headers)
             producer.produce(topic, message.value, message.key, on_delivery=delivered, **more)
         left = producer.flush(TIMEOUT_S)
         if any(error.code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE for error in errors):
@@ -116,6 +118,8 @@ def _producer_settings(how: Producing) -> dict[str, Any]:
         settings["message.max.bytes"] = how.request_bytes_max
     if how.batch_bytes is not None:
         settings["batch.size"] = how.batch_bytes
+    if how.linger_ms is not None:
+        settings["linger.ms"] = how.linger_ms
     return settings
 
 
@@ -139,5 +143,5 @@ class _Reader:
         found: list[Record] = []
         while len(found) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count} records came"
-            found += [Stranger.seen(message).record for message in self.consumer.consume(count, 0.1)]
+            found += [seen_by_librdkafka(message).record for message in self.consumer.consume(count, 0.1)]
         return found

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from penstock.client.partitioner import partition_for_key
 from penstock.records.compression import Codec
-from penstock.records.rows import Record
+from penstock.records.rows import Headers, Record
 
 Acks = Literal["0", "1", "all"]
 
@@ -50,6 +50,7 @@ class Message(NamedTuple):
     value: bytes | None
     partition: int | None = None
     timestamp_ms: int | None = None
+    headers: Headers = ()
 
 
 class Producing(NamedTuple):
@@ -61,6 +62,7 @@ class Producing(NamedTuple):
     in_flight_max: int = 5
     request_bytes_max: int | None = None
     batch_bytes: int | None = None
+    linger_ms: int | None = None
 
 
 class TopicSeen(NamedTuple):
