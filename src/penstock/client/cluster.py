@@ -159,8 +159,10 @@ class Cluster:
                 self._fresh_until_ms |= {each.name: until_ms for each in response.topics if each.name is not None}
                 return refused
 
-    async def topic(self, name: str, *, creates_topics: bool = False, timeout_ms: int | None = None) -> Topic:
-        """A topic whose partitions are known. What is not there yet is waited for only if it may be created."""
+    async def topic(
+        self, name: str, *, creates_topics: bool = False, is_coming: bool = False, timeout_ms: int | None = None
+    ) -> Topic:
+        """A topic whose partitions are known. What is not there yet is waited for if it may be created, or was."""
         if known := self.cached_topic(name):
             return known
         retry = self.retry(timeout_ms)
@@ -170,7 +172,7 @@ class Cluster:
             if known is not None and known.partitions:
                 return known
             error = Refused(refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None, f"topic {name}")
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not creates_topics:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not (creates_topics or is_coming):
                 check(error.code, None, error.subject)
             await retry.after(error)
             # A broker that creates topics says at first that there is none, too; but not for long.

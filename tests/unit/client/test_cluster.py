@@ -20,6 +20,7 @@ from penstock.wire.api import Api
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from penstock.wire.messages.fetch import FetchRequest, FetchResponse
 from penstock.wire.messages.metadata import (
+    MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -301,6 +302,20 @@ def test_the_controller_is_asked_again_when_it_has_moved() -> None:
         return len((await cluster.topic("t")).partitions)
 
     assert ask(brokers, story) == 4
+
+
+def test_waiting_for_a_new_topic_does_not_make_one() -> None:
+    """The question may arrive late, after the topic was deleted again: it must not bring it back."""
+    brokers = Brokers()
+    brokers.fail(Api.METADATA, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def story(cluster: Cluster) -> None:
+        await Admin(cluster).create_topic("t")
+
+    ask(brokers, story)
+    asked = [request for _, request in brokers.requests if isinstance(request, MetadataRequest)]
+    assert len(asked) > 1
+    assert not any(request.allow_auto_topic_creation for request in asked)
 
 
 def test_a_refusal_that_lasts_is_told_with_its_code() -> None:
