@@ -57,6 +57,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._lanes = [self.root]
         self._gates_shut = 0
         self._is_stopping = False
+        self._is_unwinding = False
         self._is_closed = False
         self._handler: Handler | None = None
 
@@ -230,6 +231,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Called by asyncio for what nobody handled."""
+        if self._is_unwinding:
+            return  # the remains of a killed process tell each other what nobody will hear
         if self._handler is None:
             self.default_exception_handler(context)
         else:
@@ -318,9 +321,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._timers_cancelled = 0
 
     def _unwind(self, lane: Lane) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            lane.close_tasks()
+        self._is_unwinding = True
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                lane.close_tasks()
+        finally:
+            self._is_unwinding = False
 
     def _stop_with(self, _: asyncio.Future[Any]) -> None:
         self.stop()

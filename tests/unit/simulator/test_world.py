@@ -233,6 +233,21 @@ def test_a_program_may_end_by_what_it_tolerates(world: World) -> None:
     assert not world.nodes["n"].is_up
 
 
+def test_what_the_remains_of_a_killed_program_leave_unseen_fails_nothing(world: World) -> None:
+    async def main(_: Ports) -> None:
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.sleep(1e9)
+        finally:
+            answer.set_exception(KeyError("nobody waits for this answer any more"))
+
+    world.add("n", main)
+    world.start("n")
+    world.run(1)
+    world.kill("n")
+    world.run(1)
+
+
 def test_a_task_that_failed_unseen_fails_the_world() -> None:
     async def bad() -> None:
         raise KeyError("unseen")
