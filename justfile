@@ -39,6 +39,10 @@ quick:
 bench:
     for file in benchmarks/micro/bench_*.py; do echo "# $file"; python -m "benchmarks.micro.$(basename "$file" .py)"; done
 
+# Penstock beside Apache Kafka; rows can be recorded in several runs: ./dev side-by-side --rows produce-1,small --record
+side-by-side *arguments:
+    python -m benchmarks.side_by_side {{ arguments }}
+
 # random lives of a log on a lossy disk, 20,000 and more; adds to docs/results/power-cuts.md
 power-cuts *arguments:
     python -m tests.simulation.campaign --record {{ arguments }}

@@ -8,8 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.side_by_side import report
 from benchmarks.side_by_side.loads import Conditions, Figures
 from benchmarks.side_by_side.machine import Cores, divided_cores
+from benchmarks.side_by_side.results import FOLDER, CannotRecord, check_recordable, load, merged, save
 from benchmarks.side_by_side.rows import CONTENDERS, ROWS
 from benchmarks.side_by_side.running import Plan, run_rows
 
@@ -22,9 +24,19 @@ def main() -> None:
     cores = Cores(options.broker_cpus or cores.broker, options.load_cpus or cores.load)
     conditions = Conditions(cores, options.seconds, options.lead)
     plan = Plan(conditions, options.rounds, options.warm, only, options.data, options.py_spy)
+    if options.record:
+        try:
+            check_recordable(plan)
+        except CannotRecord as why:
+            sys.exit(str(why))
     begun_s = time.monotonic()
     print(HEAD, flush=True)
-    run_rows([ROWS[name] for name in names], plan, tell)
+    folder = FOLDER if options.record else options.report
+    for name, measured in run_rows([ROWS[each] for each in names], plan, tell):
+        if folder is not None:
+            save(merged(load(folder), {name: measured}, plan), folder)
+    if folder is not None:
+        report.write(folder)
     print(f"took {time.monotonic() - begun_s:.0f} s")
 
 
@@ -84,6 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--load-cpus", type=_cpus, help="cores of the load; the other half if not given")
     parser.add_argument("--data", type=Path, help="where brokers keep their data; a temporary directory if not given")
     parser.add_argument("--py-spy", type=Path, metavar="FOLDER", help="profile Penstock's rounds into this folder")
+    parser.add_argument(
+        "--record", action="store_true", help="add to docs/results/side-by-side.md; committed code only"
+    )
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="as --record, for a look, into another folder")
     return parser
 
 

@@ -157,7 +157,7 @@ ROWS: Mapping[str, Row] = {
         ),
         Row(
             "everyday-raw",
-            f"20 raw producers and 10 readers, 50 partitions, pre-encoded batches of 16 records, {EVERYDAY}",
+            "20 raw producers and 10 readers, 50 partitions, pre-encoded batches of 16 records, 1 KB of JSON, lz4",
             lambda: Everyday(
                 connections=20, partitions=50, record_bytes=1000, batch_bytes=16 * 1024, codec="lz4", values="json"
             ),

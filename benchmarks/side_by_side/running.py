@@ -39,11 +39,12 @@ class Plan:
 Told = Callable[[str, str, int, Figures], None]
 
 
-def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> dict[str, dict[str, Any]]:
-    """All rounds of all rows by contender, and what is known of the brokers."""
+def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Row by row: all its rounds by contender, and what is known of the brokers."""
     kinds = {CONTENDERS[name].broker for row in rows for name in plan.contenders(row)}
     with running(kinds, plan) as brokers:
-        return {row.name: run_row(row, brokers, plan, told) for row in rows}
+        for row in rows:
+            yield row.name, run_row(row, brokers, plan, told)
 
 
 @contextmanager
