@@ -43,6 +43,10 @@ bench:
 side-by-side *arguments:
     python -m benchmarks.side_by_side {{ arguments }}
 
+# docs/protocol.md and docs/configuration.md, made from the code; and the pictures
+pages:
+    python -m docs.pages
+
 # random lives of a log on a lossy disk, 20,000 and more; adds to docs/results/power-cuts.md
 power-cuts *arguments:
     python -m tests.simulation.campaign --record {{ arguments }}

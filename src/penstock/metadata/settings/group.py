@@ -10,6 +10,7 @@ _DURATION = re.compile(
 
 
 def _offset_reset(name: str, value: Value) -> None:
+    """`earliest`, `latest`, or `by_duration:` and a duration in ISO 8601."""
     kind, is_by_duration, duration = str(value).partition("by_duration:")
     if value in ("earliest", "latest") or (is_by_duration and not kind and _is_duration(duration)):
         return
