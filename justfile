@@ -51,6 +51,14 @@ pages:
 power-cuts *arguments:
     python -m tests.simulation.campaign --record {{ arguments }}
 
+# kills and power cuts of the real server under librdkafka's load; adds to docs/results/crashes.md (20 minutes)
+crashes *arguments:
+    python -m tests.system.crash --record {{ arguments }}
+
+# fills of a 64 MB file system, as root, on tmpfs and on ext4; adds to docs/results/disk-full.md (2 minutes)
+full-disks *arguments:
+    python -m tests.system.disk_full --record {{ arguments }}
+
 # worlds of the toy service by seed, each run twice and compared
 simulate first="0" end="10000":
     python -m tests.simulation.seeds {{ first }} {{ end }} --twice

@@ -1,0 +1,321 @@
+"""librdkafka at work while the broker dies: idempotent producers, and readers that follow by assignment.
+
+Everybody writes down what was asked and what came of it, for `penstock.verify`. A value is unique; where librdkafka
+chooses the partition, it is entered when it is known.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.verify.check import check
+from penstock.verify.history import Event, merge_histories
+from penstock.verify.recorder import OpenOperation, Recorder
+from penstock.verify.report import Report
+
+CALM: dict[str, str | int | float | bool] = {
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "socket.connection.setup.timeout.ms": 2_000,
+    "log_level": 0,
+}
+"""A broker that comes back is met again soon."""
+ASK_S = 30.0
+CATCH_UP_S = 60.0
+SPOILT_S = 5.0
+"""To catch up where it is known already that something is wrong."""
+WRITERS = 3
+OUTSTANDING_MAX = 1_000
+
+
+def create_topics(bootstrap: str, topics: Iterable[tuple[str, int]], **settings: str) -> None:
+    """Topics with so many partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **CALM})
+    names = {name.replace("_", "."): value for name, value in settings.items()}
+    wanted = [NewTopic(topic, count, 1, config=names) for topic, count in topics]
+    for created in admin.create_topics(wanted, operation_timeout=ASK_S).values():
+        created.result(ASK_S)
+
+
+class Diary:
+    """What one thread has seen, on the clock that all threads share."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.recorder = Recorder.in_memory(time.monotonic_ns, self.events.append)
+
+
+class Client(threading.Thread):
+    """Somebody who keeps a diary, and says what should never have happened."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.diary = Diary()
+        self.problems: list[str] = []
+
+
+class Writer(Client):
+    """An idempotent producer, 5 requests in flight: keyed, by partition, and as librdkafka likes."""
+
+    def __init__(self, name: str, bootstrap: str, places: Sequence[tuple[str, int]], rate: float, seed: int) -> None:
+        super().__init__(name)
+        self.acked = 0
+        self.is_finished = False
+        self.identities: set[tuple[int, int]] = set()
+        """Producer ids and epochs that it had."""
+        self._places = places
+        self._rate = rate
+        self._random = Random(seed)
+        self._stopping = threading.Event()
+        self._sent = self._ended = 0
+        self._producer: Any = confluent_kafka.Producer(
+            {
+                **CALM,
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "max.in.flight.requests.per.connection": 5,
+                "linger.ms": self._random.choice((0, 2, 5)),
+                "batch.num.messages": self._random.choice((5, 50, 1000)),
+                "message.timeout.ms": 300_000,
+                "request.timeout.ms": 5_000,
+                "statistics.interval.ms": 200,
+                "stats_cb": self._on_statistics,
+                "error_cb": self._on_error,
+            }
+        )
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except confluent_kafka.KafkaException as error:
+            self.problems.append(f"{self.name}: {error}")
+
+    def _work(self) -> None:
+        for topic in {topic for topic, _ in self._places}:
+            self._producer.list_topics(topic, ASK_S)  # else the first records are given partitions in any order
+        began = time.monotonic()
+        while not self._stopping.is_set():
+            due = (time.monotonic() - began) * self._rate
+            while self._sent < due and self._sent - self._ended < OUTSTANDING_MAX:
+                self._send()
+            if self._sent < due:
+                began = time.monotonic() - self._sent / self._rate  # what could not be sent is not made up for
+            self._producer.poll(0.01)
+
+    def finish(self, deadline: float) -> None:
+        """Sends no more, and waits for what is under way."""
+        self.is_finished = True
+        self._stopping.set()
+        self.join(ASK_S)
+        try:
+            self._producer.flush(max(0.0, deadline - time.monotonic()))
+        except (confluent_kafka.KafkaException, SystemError) as error:  # the latter after a fatal error
+            self.problems.append(f"{self.name}: {error}")
+        if self._sent != self._ended:
+            self.problems.append(f"{self.name}: {self._sent - self._ended} records were never answered")
+
+    def _send(self) -> None:
+        random = self._random
+        topic, partition = random.choice(self._places)
+        value = f"{self.name}.{self._sent}"
+        body = f"{value} {'.' * random.choice((0, 20, 400, 1500))}"
+        row: list[Any] = [f"{topic}-unknown", None, value]
+        operation = self.diary.recorder.invoke(self.name, "send", [row])
+
+        def on_delivery(error: Any, message: Any) -> None:
+            self._delivered(operation, row, error, message)
+
+        way = random.randrange(3)
+        more: dict[str, Any] = {"key": f"k{random.randrange(50)}"} if way == 0 else {}
+        if way == 1:
+            more["partition"] = partition
+        self._producer.produce(topic, body, on_delivery=on_delivery, **more)
+        self._sent += 1
+
+    def _delivered(self, operation: OpenOperation, row: list[Any], error: Any, message: Any) -> None:
+        self._ended += 1
+        row[0] = f"{message.topic()}-{message.partition()}"
+        if error is not None:
+            self.problems.append(f"{self.name}: {row[2]} was given up: {error}")
+            operation.info(str(error))
+            return
+        self.acked += 1
+        operation.ok([[row[0], message.offset(), row[2]]])
+
+    def _on_statistics(self, text: str) -> None:
+        eos = json.loads(text).get("eos", {})
+        if eos.get("producer_id", -1) >= 0:
+            self.identities.add((eos["producer_id"], eos["producer_epoch"]))
+
+    def _on_error(self, error: Any) -> None:
+        if error.fatal():
+            self.problems.append(f"{self.name}: fatal: {error}")
+
+
+class Follower(Client):
+    """Reads its partitions from their beginning, and asks now and then where they end."""
+
+    def __init__(self, name: str, bootstrap: str, places: Sequence[tuple[str, int]]) -> None:
+        super().__init__(name)
+        self.read = 0
+        self._address = bootstrap
+        self._places = places
+        self._stopping = threading.Event()
+        self._asked_at = 0.0
+        self._asked = 0
+        self._positions = dict.fromkeys(places, 0)
+        self._consumer: Any = confluent_kafka.Consumer(
+            {
+                **CALM,
+                "bootstrap.servers": bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 50,
+            }
+        )
+
+    def run(self) -> None:
+        names = [f"{topic}-{partition}" for topic, partition in self._places]
+        value = [[name, 0] for name in names]
+        self.diary.recorder.invoke(self.name, "assign", value).ok(value)
+        self._consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for topic, index in self._places])
+        while not self._stopping.is_set():
+            self._poll()
+            if time.monotonic() - self._asked_at > 0.5:
+                self._ask_end()
+
+    def _poll(self) -> None:
+        messages = self._consumer.consume(500, 0.05)
+        if not messages:
+            return
+        operation = self.diary.recorder.invoke(self.name, "poll")
+        rows = []
+        for message in messages:
+            if message.error() is not None:
+                if not message.error().retriable():
+                    self.problems.append(f"{self.name}: {message.error()}")
+                continue
+            place = message.topic(), message.partition()
+            rows.append([f"{place[0]}-{place[1]}", message.offset(), message.value().partition(b" ")[0].decode()])
+            self._positions[place] = message.offset() + 1
+        self.read += len(rows)
+        operation.ok(rows)
+
+    def _ask_end(self) -> None:
+        self._asked_at = time.monotonic()
+        self._asked += 1
+        topic, index = self._places[self._asked % len(self._places)]
+        partition = f"{topic}-{index}"
+        asked = [[partition, "earliest"], [partition, "latest"]]
+        operation = self.diary.recorder.invoke(f"{self.name}-asks", "list_offsets", asked)
+        try:
+            low, high = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, index), 0.5)
+        except confluent_kafka.KafkaException as error:
+            operation.info(str(error))
+            return
+        operation.ok([[partition, "earliest", low], [partition, "latest", high]])
+
+    def finish(self, deadline: float) -> None:
+        """Reads to the end of every partition, and stops."""
+        try:
+            ends = self._ends(deadline)
+        except confluent_kafka.KafkaException as error:
+            self.problems.append(f"{self.name}: {error}")
+            ends = {}
+        while any(self._positions[place] < end for place, end in ends.items()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        behind = {place: (self._positions[place], end) for place, end in ends.items() if self._positions[place] < end}
+        if behind:
+            self.problems.append(f"{self.name}: did not reach the end: {behind}")
+        self._stopping.set()
+        self.join(ASK_S)
+        self._consumer.close()
+
+    def _ends(self, deadline: float) -> dict[tuple[str, int], int]:
+        asker: Any = confluent_kafka.Consumer({**CALM, "bootstrap.servers": self._address, "group.id": "unused"})
+        try:
+            return {
+                place: asker.get_watermark_offsets(
+                    confluent_kafka.TopicPartition(*place), max(1.0, deadline - time.monotonic())
+                )[1]
+                for place in self._places
+            }
+        finally:
+            asker.close()
+
+
+class Load:
+    """Several writers and followers on the same partitions."""
+
+    def __init__(self, bootstrap: str, topics: Sequence[tuple[str, int]], *, rate: float, seed: int) -> None:
+        self._bootstrap = bootstrap
+        self._places = [(topic, index) for topic, count in topics for index in range(count)]
+        self._rate = rate / WRITERS
+        self._seed = seed
+        self.writers: list[Writer] = []
+        self.followers = [Follower(f"r{n}", bootstrap, self._places) for n in range(2)]
+        for follower in self.followers:
+            follower.start()
+        for _ in range(WRITERS):
+            self._add_writer()
+
+    def _add_writer(self) -> None:
+        number = len(self.writers)
+        writer = Writer(f"w{number}", self._bootstrap, self._places, self._rate, self._seed * 1_000 + number)
+        self.writers.append(writer)
+        writer.start()
+
+    def replace_writer(self) -> None:
+        """The newest writer ends, and another one begins: one to whom another life of the broker gives its id."""
+        self.writers[-1].finish(time.monotonic() + CATCH_UP_S)
+        self._add_writer()
+
+    @property
+    def clients(self) -> list[Client]:
+        """Everybody who was ever here."""
+        return [*self.writers, *self.followers]
+
+    @property
+    def acked(self) -> int:
+        """Records that were acknowledged so far."""
+        return sum(writer.acked for writer in self.writers)
+
+    @property
+    def problems(self) -> list[str]:
+        """What no client should have met, whatever the broker went through."""
+        found = [problem for client in self.clients for problem in client.problems]
+        found += [
+            f"{writer.name}: its producer id or epoch has changed: {sorted(writer.identities)}"
+            for writer in self.writers
+            if len(writer.identities) > 1
+        ]
+        ids = [identity[0] for writer in self.writers for identity in writer.identities]
+        if len(set(ids)) < len(ids):
+            found.append(f"one producer id was given to two: {ids}")
+        return found
+
+    def finish(self, *, is_spoilt: bool = False) -> Report:
+        """Everything under way ends, everybody reads to the end; what the checkers say."""
+        deadline = time.monotonic() + (SPOILT_S if is_spoilt else CATCH_UP_S)
+        for writer in self.writers:
+            if not writer.is_finished:
+                writer.finish(deadline)
+        deadline = time.monotonic() + (SPOILT_S if is_spoilt or self.problems else CATCH_UP_S)
+        for follower in self.followers:
+            follower.finish(deadline)
+        return check(self._history())
+
+    def _history(self) -> Iterator[Event]:
+        return merge_histories(*(client.diary.events for client in self.clients))

@@ -1,0 +1,89 @@
+"""Bugs that can be planted in a victim, to see that the checks of these tests turn red."""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from penstock.log import directory, recovery
+from penstock.log.log import Log, SyncTicket
+from penstock.log.producers import ProducerStates
+from penstock.log.space import Reserve
+from penstock.server.producer_ids import ProducerIds
+
+
+def _put(owner: Any, name: str, bug: object) -> None:
+    setattr(owner, name, bug)
+
+
+def ack_before_sync() -> None:
+    """Appends count as durable as soon as they are written."""
+    _put(Log, "durable_end", property(lambda log: log.written_end))
+
+
+def forget_names() -> None:
+    """The names of new segments are not synced."""
+    begin_sync = Log.begin_sync
+
+    def begin(self: Log) -> SyncTicket | None:
+        self._has_new_names = False
+        return begin_sync(self)
+
+    _put(Log, "begin_sync", begin)
+
+
+def forget_producers() -> None:
+    """After a crash nobody knows who has sent what."""
+    opening = recovery.open_log
+
+    async def open_and_forget(*arguments: Any, **options: Any) -> Log:
+        log = await opening(*arguments, **options)
+        log.producers = ProducerStates()
+        return log
+
+    _put(directory, "open_log", open_and_forget)
+
+
+def give_ids_again() -> None:
+    """After a start producer ids begin from 0 again."""
+
+    async def fill(self: Any) -> None:
+        self._next, self._end = 0, 1000
+
+    _put(ProducerIds, "_fill", fill)
+
+
+def fail_on_full_roll() -> None:
+    """A full disk at a new segment takes the log offline, as any other failure does."""
+
+    def fail(self: Log, error: OSError, _path: str) -> NoReturn:
+        self.take_offline(f"a new segment could not be made: {error}")
+        self._require_online()
+        raise AssertionError
+
+    _put(Log, "_roll_failed", fail)
+
+
+def fail_on_full_write() -> None:
+    """A full disk at an append takes the log offline, as any other failure does."""
+
+    def fail(self: Log, error: OSError, _segment: object, _file: object) -> NoReturn:
+        self.take_offline(f"a write failed: {error}")
+        self._require_online()
+        raise AssertionError
+
+    _put(Log, "_write_failed", fail)
+
+
+def keep_no_reserve() -> None:
+    """Nothing is kept back to empty a full disk with."""
+    _put(Reserve, "fill", lambda _self: None)
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "ack-before-sync": ack_before_sync,
+    "fail-on-full-roll": fail_on_full_roll,
+    "fail-on-full-write": fail_on_full_write,
+    "forget-names": forget_names,
+    "forget-producers": forget_producers,
+    "give-ids-again": give_ids_again,
+    "keep-no-reserve": keep_no_reserve,
+}

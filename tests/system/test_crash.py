@@ -1,0 +1,35 @@
+"""The real server, killed and cut off the power under librdkafka's load; a short version of `./dev crashes`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.system.crash import KILLS, POWER_CUTS, run_crashes
+
+pytestmark = pytest.mark.strangers
+
+CRASHES = 10
+ENOUGH_RECORDS = 100
+
+
+@pytest.mark.parametrize("kind", [KILLS, POWER_CUTS])
+def test_no_crash_loses_or_doubles_what_was_acknowledged(kind: str, tmp_path: Path) -> None:
+    outcome = run_crashes(tmp_path, kind, CRASHES, seed=7)
+    assert outcome.is_clean, outcome.text()
+    counts = outcome.report.counts
+    assert outcome.crashes == CRASHES
+    assert counts.records_sent == counts.records_acked == counts.records_read > CRASHES * ENOUGH_RECORDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "plant"),
+    [
+        (POWER_CUTS, "ack-before-sync"),
+        (POWER_CUTS, "forget-names"),
+        (KILLS, "forget-producers"),
+        (KILLS, "give-ids-again"),
+    ],
+)
+def test_a_planted_bug_is_found(kind: str, plant: str, tmp_path: Path) -> None:
+    outcome = run_crashes(tmp_path, kind, 4, seed=5, plant=plant)
+    assert not outcome.is_clean, outcome.text()
