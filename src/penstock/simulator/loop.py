@@ -311,6 +311,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             return False
         if lane.gate is Gate.HELD:
             lane.held.append(handle)
+        else:
+            self._is_unwinding = True
+            handle.cancel()  # lets go of what it would have told
+            self._is_unwinding = False
         return True
 
     def _timer_was_cancelled(self) -> None:
