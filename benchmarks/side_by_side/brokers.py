@@ -36,6 +36,8 @@ from tests.compatibility.raw_client import RawClient, Topic
 HOST = "127.0.0.1"
 START_S = 60.0
 STOP_S = 30.0
+TOPIC_S = 300.0
+"""Ten thousand partitions take their time."""
 LATEST = -1
 DELETED_AT_ONCE = {"log.segment.delete.delay.ms": "1000"}
 
@@ -95,7 +97,7 @@ class Broker(ABC):
     def create(self, name: str, partitions: int, settings: Mapping[str, str], batch: Batch | None = None) -> Topic:
         """Makes a topic that can be used at once. Only the bare limit must know what will be written to it."""
         del batch
-        with RawClient(self.address) as client:
+        with RawClient(self.address, TOPIC_S) as client:
             return client.create_topic(name, partitions, settings)
 
     def end(self, topic: Topic, partitions: int) -> int:
@@ -116,7 +118,7 @@ class Broker(ABC):
             topic_names=[topic.name],
             timeout_ms=int(START_S * 1000),
         )
-        with RawClient(self.address) as client:
+        with RawClient(self.address, TOPIC_S) as client:
             (answer,) = client.ask(request, DeleteTopicsResponse).responses
         assert answer.error_code is ErrorCode.NONE, answer
 

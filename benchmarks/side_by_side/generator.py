@@ -115,11 +115,10 @@ assert INT32.size == ANSWER_CORRELATION_POSITION  # _ANSWER_START reads both at 
 def run(job: Job) -> dict[str, object]:
     """Runs until the window ends or all requests were sent, then until every answer is there."""
     batch = batch_of(job)
-    topic_id = bytes.fromhex(job.topic_id)
     pipes = {}
     poll = select.epoll()
     for number in range(job.connections):
-        frames = [produce_request(topic_id, each, batch.data) for each in _partitions(job, number)]
+        frames = [produce_request(topic_id, each, batch.data) for topic_id, each in _places(job, number)]
         pipe = Pipe(job.address, frames, job.in_flight, job.requests_max // job.connections or sys.maxsize)
         pipes[pipe.socket.fileno()] = pipe
         poll.register(pipe.socket.fileno(), select.EPOLLIN)
@@ -174,13 +173,16 @@ def run(job: Job) -> dict[str, object]:
     }
 
 
-def _partitions(job: Job, connection: int) -> list[int]:
+def _places(job: Job, connection: int) -> list[tuple[bytes, int]]:
     """Which partitions a connection writes to, in turn: each its own, or each a part, or each all of them."""
-    if job.partitions <= job.connections:
-        return [connection % job.partitions] * job.in_flight
+    topics = [bytes.fromhex(each) for each in job.settings.get("topic_ids", (job.topic_id,))]
+    every = [(topic_id, partition) for topic_id in topics for partition in range(job.partitions)]
+    if len(every) <= job.connections:
+        return [every[connection % len(every)]] * job.in_flight
     if job.settings.get("spreads"):
-        return [(connection * 7 + step) % job.partitions for step in range(job.partitions)]
-    return list(range(connection, job.partitions, job.connections))
+        begin = connection * 7 % len(every)
+        return every[begin:] + every[:begin]
+    return every[connection :: job.connections]
 
 
 def _keep_busy(pipe: Pipe, poll: select.epoll, now_ns: int) -> None:

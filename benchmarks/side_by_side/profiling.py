@@ -19,6 +19,14 @@ START_S = 1.0
 """About what a load needs to be ready."""
 
 
+# What a thread does that has nothing to do, although py-spy takes it for work at times.
+WAITING = ("EpollSelector.select ", "_worker (concurrent/")
+
+
+def _is_ours(frame: str) -> bool:
+    return "(penstock/" in frame and "(penstock/cli/" not in frame
+
+
 class Profiler:
     """A flame graph of a round, and the functions at its top; without a folder it does nothing."""
 
@@ -60,12 +68,14 @@ class Profiler:
         for line in raw.read_text().splitlines():
             stack, _, number = line.rpartition(" ")
             frames = stack.split(";")
+            if any(wait in frames[-1] for wait in WAITING):
+                continue
             own[frames[-1]] += int(number)
-            for frame in set(frames):
-                total[frame] += int(number)
+            for function in {frame.rpartition(":")[0] for frame in frames if _is_ours(frame)}:
+                total[f"{function})"] += int(number)
         samples = sum(own.values()) or 1
         print(f"--- {self._name}: {samples} samples, {raw}")
-        for title, counts in (("own", own), ("with callees", total)):
+        for title, counts in (("own, by line", own), ("with callees, by function", total)):
             print(f"    {title}")
             for frame, times in counts.most_common(TOP):
                 print(f"      {times / samples:6.1%}  {frame}")

@@ -41,7 +41,8 @@ Penstock, Apache Kafka and a bare loop on one machine, under the same load, on l
   show: it is made for many, so its CPU seconds per GB say more about a larger machine than its MB/s do.
 - **Load.** Rows that name no client come from our own generator: pre-encoded Produce requests (acks=all, newest
   version, no idempotence), of which only the correlation id is patched, and a reader that walks batch headers. Every
-  answer is checked. After a round the end offsets of the topic must have grown by exactly the records that were acknowledged.
+  answer is checked. After a round the end offsets of the topic must have grown by exactly the records that were
+  acknowledged.
 - **Bytes** are those of record values, MB and GB are powers of ten.
 - **Latency** is measured at a fixed pace, the same for all: half of the most that the slower contender can do. It
   counts from the moment a request was due. In other rows acks wait in a queue that the load keeps full.

@@ -1,0 +1,370 @@
+"""How cost grows with size: the same load over more partitions, connections, topics, and larger records.
+
+    python -m benchmarks.side_by_side.growth --series partitions,connections --rounds 3 --seconds 5 [--record]
+
+Each series has a broker of its own for each contender, so that what one leaves does not burden the next. Cost is the
+broker's CPU time per request; its exponent is the slope of a line through the points on logarithmic axes: 0 means that
+a request costs the same at any size, 1 that it costs in proportion.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.side_by_side import machine
+from benchmarks.side_by_side.brokers import Broker
+from benchmarks.side_by_side.jobs import Load
+from benchmarks.side_by_side.loads import (
+    Conditions,
+    Figures,
+    Produce,
+    WrongCount,
+    check_count,
+    figures,
+    new_name,
+    watched,
+)
+from benchmarks.side_by_side.machine import divided_cores
+from benchmarks.side_by_side.results import FOLDER, CannotRecord, check_recordable, is_noisy, rounded, spread
+from benchmarks.side_by_side.rows import CONTENDERS
+from benchmarks.side_by_side.running import Plan, running
+from tests.compatibility.raw_client import RawClient, Refused, Topic
+
+FILE = "growth.json"
+PAGE = "growth.md"
+SERVING_S = 300.0
+HOUR_MS = "3600000"
+CHURN_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A size, and the load at that size."""
+
+    size: int
+    work: Produce
+    topics: int = 1
+    churns: bool = False
+    settings: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One thing that grows."""
+
+    name: str
+    title: str
+    axis: str
+    points: tuple[Point, ...]
+    contenders: tuple[str, ...] = ("penstock-replicated", "kafka", "penstock")
+    restarts: bool = False
+    """Whether the broker is started again on what it holds, to see how long that takes."""
+    per_byte: bool = False
+    """Whether cost is per byte, because requests differ in size."""
+
+
+SERIES: Mapping[str, Series] = {
+    each.name: each
+    for each in (
+        Series(
+            "partitions",
+            "4 KiB batches from 16 connections, over 1 to 10,000 partitions",
+            "partitions",
+            tuple(
+                Point(size, Produce(connections=16, partitions=size, batch_bytes=4096))
+                for size in (1, 10, 100, 1000, 10_000)
+            ),
+            restarts=True,
+        ),
+        Series(
+            "connections",
+            "4 KiB batches to 16 partitions, from 1 to 1,000 connections with one request in flight each",
+            "connections",
+            tuple(
+                Point(size, Produce(connections=size, partitions=16, in_flight=1, batch_bytes=4096))
+                for size in (1, 10, 100, 1000)
+            ),
+        ),
+        Series(
+            "sizes",
+            "records of 100 B to 1 MB in batches of 64 KiB or one record, 1 connection",
+            "bytes of a record",
+            tuple(Point(size, Produce(record_bytes=size)) for size in (100, 1000, 10_000, 100_000, 1_000_000)),
+            per_byte=True,
+        ),
+        Series(
+            "topics",
+            "4 KiB batches to 1 to 100 topics with an hour's retention, while others come and go",
+            "topics",
+            tuple(
+                Point(size, Produce(connections=16, batch_bytes=4096), size, True, {"retention.ms": HOUR_MS})
+                for size in (1, 10, 100)
+            ),
+        ),
+    )
+}
+
+
+def run_series(series: Series, plan: Plan) -> dict[str, Any]:
+    """All points of a series, contenders taking turns at each."""
+    names = [each for each in series.contenders if not plan.only or each in plan.only]
+    kinds = {CONTENDERS[name].broker for name in names}
+    found: dict[str, dict[str, list[Figures]]] = {name: {} for name in names}
+    with running(kinds, plan) as brokers:
+        for name in names:
+            if plan.warm_s:
+                seconds = plan.warm_s if CONTENDERS[name].broker == "kafka" else min(plan.warm_s, 5.0)
+                warming = Conditions(plan.conditions.cores, seconds, plan.conditions.lead_s)
+                measure(series.points[0], brokers[CONTENDERS[name].broker], CONTENDERS[name].settings, warming, False)
+        for point in series.points:
+            for number in range(plan.rounds):
+                for name in names:
+                    contender = CONTENDERS[name]
+                    restarts = series.restarts and number == 0
+                    figure = measure(point, brokers[contender.broker], contender.settings, plan.conditions, restarts)
+                    found[name].setdefault(str(point.size), []).append(figure)
+                    tell(series, name, point, figure)
+    return {"title": series.title, "axis": series.axis, "per_byte": series.per_byte, "points": found}
+
+
+def measure(
+    point: Point, broker: Broker, settings: Mapping[str, str], conditions: Conditions, restarts: bool
+) -> Figures:
+    """One round at one size."""
+    work = point.work
+    chosen = {**settings, **(point.settings or {})}
+    topics = [broker.create(new_name(), work.partitions, chosen) for _ in range(point.topics)]
+    try:
+        job = work.job(broker, topics[0], settings={"topic_ids": [each.topic_id.hex() for each in topics]})
+        load = Load([("generator", job)], conditions.cores.load)
+        with churning(broker, chosen) if point.churns else _still() as churned:
+            begin, end = watched(load, broker.pid, conditions)
+            results = load.results()
+        stored = sum(broker.end(each, work.partitions) for each in topics[1:])
+        check_count(broker, topics[0], work.partitions, results[0]["acknowledged"] - stored)
+        found = figures(broker, conditions.seconds, begin, end, results)
+        found["cpu_us_per_request"] = found["broker_cpu"] / found["requests_s"] * 1e6
+        found["churned_topics"] = len(churned)
+        if restarts:
+            found |= restart(broker, topics[-1], work.partitions - 1)
+    finally:
+        for topic in topics:
+            broker.delete(topic)
+    return found
+
+
+def restart(broker: Broker, topic: Topic, partition: int) -> Figures:
+    """Stops the broker well and starts it again: when it answers, and when the last partition serves."""
+    broker.stop()
+    broker.start()
+    deadline_s = time.monotonic() + SERVING_S
+    while time.monotonic() < deadline_s:
+        try:
+            with RawClient(broker.address) as client:
+                client.fetch(topic, partition, 0, bytes_max=1)
+            return {"ready_s": broker.ready_s, "serving_s": machine.age_s(broker.pid)}
+        except Refused:
+            time.sleep(0.05)
+    raise WrongCount(f"{broker.name} does not serve partition {partition} {SERVING_S:.0f} s after its start")
+
+
+@contextmanager
+def churning(broker: Broker, settings: Mapping[str, str]) -> Iterator[list[str]]:
+    """Topics come and go meanwhile."""
+    done: list[str] = []
+    is_over = threading.Event()
+    troubles: list[BaseException] = []
+
+    def churn() -> None:
+        try:
+            while not is_over.wait(CHURN_PAUSE_S):
+                topic = broker.create(new_name(), 1, settings)
+                broker.delete(topic)
+                done.append(topic.name)
+        except BaseException as error:
+            troubles.append(error)
+
+    thread = threading.Thread(target=churn, name="churn")
+    thread.start()
+    try:
+        yield done
+    finally:
+        is_over.set()
+        thread.join(60)
+    if troubles:
+        raise troubles[0]
+
+
+@contextmanager
+def _still() -> Iterator[list[str]]:
+    yield []
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def cost(series: Mapping[str, Any], rounds: Sequence[Figures]) -> float:
+    """The figure whose growth is asked for."""
+    found = spread(rounds, "cpu_s_per_gb" if series["per_byte"] else "cpu_us_per_request")
+    assert found is not None
+    return found.middle
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of the line that fits best on logarithmic axes."""
+    xs = [math.log(x) for x, _ in points]
+    ys = [math.log(y) for _, y in points]
+    x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
+    return sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / sum((x - x_mean) ** 2 for x in xs)
+
+
+def in_words(slope: float) -> str:
+    """What an exponent means."""
+    for bound, words in (
+        (-0.1, "falls"),
+        (0.1, "stays the same"),
+        (0.5, "grows far slower than the size"),
+        (0.9, "grows slower than the size"),
+        (1.1, "grows in proportion to the size"),
+    ):
+        if slope < bound:
+            return words
+    return "grows faster than the size"
+
+
+INTRODUCTION = """\
+The same load on one machine, made larger in one way at a time; cost is the broker's CPU time. The exponent is the slope
+on logarithmic axes: 0 means the same cost at any size, 1 cost in proportion. Medians of all rounds. How loads and
+brokers are run is told in [side-by-side.md](side-by-side.md).
+"""
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """The text."""
+    parts = [
+        "# How cost grows with size\n",
+        INTRODUCTION,
+    ]
+    for name, series in found.items():
+        unit = "CPU s/GB" if series["per_byte"] else "CPU µs per request"
+        parts.append(f"## {name}\n\n{series['title']}.\n")
+        for who, points in series["points"].items():
+            slope = exponent([(float(size), cost(series, rounds)) for size, rounds in points.items()])
+            parts.append(f"- **{CONTENDERS[who].title}**: {unit} {in_words(slope)} (exponent {slope:.2f}).")
+        head = [series["axis"], "contender", unit, "MB/s", "requests/s", "RSS MB", "ready s", "serving s", ""]
+        lines = [f"\n| {' | '.join(head)} |", "|--:|---|" + "--:|" * (len(head) - 3) + "---|"]
+        for who, points in series["points"].items():
+            for size, rounds in points.items():
+                shown = [_shown(rounds, key) for key in ("mb_s", "requests_s", "rss_end_mb", "ready_s", "serving_s")]
+                note = "noisy: others were at work" * is_noisy(rounds)
+                cells = [f"{int(size):,}", CONTENDERS[who].title, f"{cost(series, rounds):.3g}", *shown, note]
+                lines.append(f"| {' | '.join(cells)} |")
+        parts.append("\n".join(lines) + f"\n\n![{series['title']}](growth-{name}.svg)\n")
+        about = series["measured"]
+        parts.append(f"`{about['command']}`, {about['date']}, commit {about['commit']}.\n")
+    return "\n".join(parts)
+
+
+def _shown(rounds: Sequence[Figures], key: str) -> str:
+    found = spread(rounds, key)
+    return "–" if found is None else f"{found.middle:,.0f}" if found.middle >= 100 else f"{found.middle:.3g}"
+
+
+def draw(found: Mapping[str, Any], folder: Path) -> None:
+    """The pictures."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "penstock"
+    import matplotlib.pyplot as plt
+
+    from benchmarks.side_by_side.charts import COLOURS
+
+    for name, series in found.items():
+        figure, axes = plt.subplots(figsize=(7, 4.2))
+        for who, points in series["points"].items():
+            sizes = [int(size) for size in points]
+            costs = [cost(series, rounds) for rounds in points.values()]
+            axes.plot(sizes, costs, marker="o", color=COLOURS[who], label=CONTENDERS[who].title)
+        axes.set(xscale="log", yscale="log", xlabel=series["axis"], title=series["title"])
+        axes.set_ylabel("CPU s/GB" if series["per_byte"] else "CPU µs per request")
+        axes.title.set_fontsize(9)
+        axes.legend(fontsize=7)
+        figure.tight_layout()
+        figure.savefig(folder / f"growth-{name}.svg", metadata={"Date": None})
+        figure.savefig(folder / f"growth-{name}.png", dpi=120)
+        plt.close(figure)
+
+
+def tell(series: Series, who: str, point: Point, found: Figures) -> None:
+    """One line for each round."""
+    ready = f"  ready {found['ready_s']:.2f} s, serving {found['serving_s']:.2f} s" if "ready_s" in found else ""
+    pace = f"{found['mb_s']:8.1f} MB/s {found['requests_s']:10,.0f} requests/s"
+    price = (
+        f"{found['cpu_us_per_request']:8.1f} µs {found['cpu_s_per_gb']:7.2f} s/GB  RSS {found['rss_end_mb']:6.0f} MB"
+    )
+    print(f"{series.name:<12} {point.size:>9,} {who:<20} {pace} {price}{ready}", flush=True)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--series", default=",".join(SERIES), help=f"of {', '.join(SERIES)}")
+    parser.add_argument("--only", default="", help="contenders; all if not given")
+    parser.add_argument("--most", type=int, default=sys.maxsize, help="leave out larger sizes")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--warm", type=float, default=60.0)
+    parser.add_argument("--record", action="store_true", help="write docs/results/growth.md; committed code only")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="as --record, for a look, into another folder")
+    options = parser.parse_args()
+    only = tuple(each for each in options.only.split(",") if each)
+    plan = Plan(Conditions(divided_cores(), options.seconds), options.rounds, options.warm, only)
+    if options.record:
+        try:
+            check_recordable(plan)
+        except CannotRecord as why:
+            sys.exit(str(why))
+    folder: Path | None = FOLDER if options.record else options.report
+    for name in options.series.split(","):
+        series = _smaller(SERIES[name], options.most)
+        found = run_series(series, plan)
+        if folder is not None:
+            keep(name, found, folder)
+
+
+def _smaller(series: Series, most: int) -> Series:
+    points = tuple(point for point in series.points if point.size <= most)
+    return Series(series.name, series.title, series.axis, points, series.contenders, series.restarts, series.per_byte)
+
+
+def keep(name: str, series: Mapping[str, Any], folder: Path) -> None:
+    """Adds a series to what is recorded, and makes page and pictures anew."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    before = json.loads(path.read_text())["series"] if path.exists() else {}
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "commit": machine.commit(),
+        "command": "python -m benchmarks.side_by_side.growth " + shlex.join(sys.argv[1:]),
+        "machine": machine.describe(),
+    }
+    found = {**before, name: {**rounded(dict(series)), "measured": about}}
+    found = {each: found[each] for each in SERIES if each in found}
+    path.write_text(json.dumps({"series": found}, indent=1, ensure_ascii=False) + "\n")
+    (folder / PAGE).write_text(page(found))
+    draw(found, folder)
+
+
+if __name__ == "__main__":
+    main()
