@@ -94,7 +94,7 @@ def producing(node: BenchNode) -> tuple[Callable[[], object], Callable[[], objec
 
     def handle() -> object:
         frame[offset_at : offset_at + 8] = bytes(8)  # a client sends base offset 0
-        return now(produce(call(node, 0, PRODUCE_VERSION), frame, 0))
+        return produce(call(node, 0, PRODUCE_VERSION), frame, 0)
 
     def bare() -> object:
         batch[0:8] = bytes(8)

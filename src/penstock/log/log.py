@@ -272,7 +272,8 @@ class Log:
     def _must_roll(self, segment: Segment, batch: BatchView) -> bool:
         settings = self.settings
         return (
-            segment.size_bytes + batch.size_bytes > min(settings.segment_bytes, SEGMENT_BYTES_MAX)
+            (size_bytes := segment.size_bytes + batch.size_bytes) > settings.segment_bytes
+            or size_bytes > SEGMENT_BYTES_MAX
             or batch.last_offset - segment.base_offset > SEGMENT_OFFSETS_MAX
             or (
                 segment.first_timestamp_ms != NO_TIMESTAMP

@@ -25,6 +25,7 @@ class Segment:
         "header_sum",
         "index",
         "max_timestamp_ms",
+        "name",
         "size_bytes",
     )
 
@@ -41,6 +42,8 @@ class Segment:
     ) -> None:
         self.base_offset = base_offset
         self.generation = generation
+        self.name = f"{base_offset:020d}-{generation}"
+        """The file's name without its ending; a replaced segment has the next generation."""
         self.end_offset = base_offset if end_offset is None else end_offset
         self.size_bytes = size_bytes
         self.max_timestamp_ms = max_timestamp_ms
@@ -53,11 +56,6 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"<segment {self.name}: offsets {self.base_offset} to {self.end_offset}, {self.size_bytes} bytes>"
-
-    @property
-    def name(self) -> str:
-        """The file's name without its ending; a replaced segment has the next generation."""
-        return f"{self.base_offset:020d}-{self.generation}"
 
     def take(self, batch: BatchView, head: Buffer) -> None:
         """Takes in a batch that lies at the segment's end now; `head` starts with its header."""

@@ -1,6 +1,6 @@
 """How one log behaves. Names follow Kafka's topic settings where there is one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from penstock.model.limits import MIB
@@ -31,10 +31,12 @@ class LogSettings:
     flush_ms: int | None = None
     """Where appends do not wait for syncs: sync after this long; None leaves it to the node."""
 
-    @property
-    def waits_for_sync(self) -> bool:
-        """Whether an append counts only once it is on stable storage."""
-        return self.durability is Durability.FSYNC or self.flush_messages == 1
+    waits_for_sync: bool = field(init=False)
+    """Whether an append counts only once it is on stable storage."""
+
+    def __post_init__(self) -> None:
+        waits = self.durability is Durability.FSYNC or self.flush_messages == 1
+        object.__setattr__(self, "waits_for_sync", waits)
 
 
 SEGMENT_BYTES_MAX = 2**31 - 1

@@ -19,7 +19,7 @@ from penstock.server.dispatch import NO_BODY, Dispatch, Opened
 from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
-from penstock.server.serving import Buffers, Call, Client
+from penstock.server.serving import Answer, Buffers, Call, Client
 from penstock.wire.codec import decode_request
 from penstock.wire.declare import Request
 from penstock.wire.frames import FrameReader
@@ -203,15 +203,27 @@ class ServedConnection:
     async def _handle(self, frames: list[memoryview]) -> None:
         """The frames of one buffer. The pool gets the buffer back when the last of them is answered."""
         last = len(frames) - 1
+        under_way_max = self._service.limits.requests_under_way_max
         try:
             for number, frame in enumerate(frames):
                 opened = self._service.dispatch.open(frame)
+                route = opened.route
                 self.requests += 1
                 cost_bytes = self._held_bytes if number == last else 0
-                if self._ready and not opened.route.is_prompt:
+                if self._ready and not route.is_prompt:
                     await self._send_ready()
-                if opened.route.is_framed:
-                    await self._handle_framed(opened, frame, cost_bytes)
+                if route.is_framed:
+                    if self._order is not None and len(self._order.places) >= under_way_max:
+                        await self._order.until_fewer_than(under_way_max)
+                    try:
+                        answer = route.handle(self._call(opened), frame, opened.position)
+                        if not route.is_prompt:
+                            answer = await answer
+                    except MalformedMessage as error:
+                        raise _unreadable(opened, error) from None
+                    if self._ready and not (answer is None or isinstance(answer, (list, tuple))):
+                        await self._send_ready()  # else they would stand behind one that waits
+                    self._place(answer, cost_bytes)
                 else:
                     await self._handle_plain(opened, frame)
                     self._settle(cost_bytes)
@@ -251,26 +263,18 @@ class ServedConnection:
         response = await route.handle(request, self._call(opened))
         await self._send((response_frame(response, answered_version, correlation_id),))
 
-    async def _handle_framed(self, opened: Opened, frame: memoryview, cost_bytes: int) -> None:
-        """Runs the first stage. Answers that are ready and have nobody in front of them leave together."""
+    def _place(self, answer: Answer, cost_bytes: int) -> None:
+        """Answers that are ready and have nobody in front of them leave together; the others take a place."""
         order = self._order
-        if order is not None:
-            await order.until_fewer_than(self._service.limits.requests_under_way_max)
-        try:
-            answer = await opened.route.handle(self._call(opened), frame, opened.position)
-        except MalformedMessage as error:
-            raise _unreadable(opened, error) from None
-        if order or not (answer is None or isinstance(answer, (list, tuple))):
-            if self._ready:
-                await self._send_ready()
-            if order is None:
-                order = self._order = Order(self._send, self._service.pool.give, self._fail)
-            self._held_bytes -= cost_bytes
-            order.add(answer, cost_bytes)
+        if not (order and order.places) and (answer is None or isinstance(answer, (list, tuple))):
+            if answer:
+                self._ready += answer
+            self._settle(cost_bytes)
             return
-        if answer:
-            self._ready += answer
-        self._settle(cost_bytes)
+        if order is None:
+            order = self._order = Order(self._send, self._service.pool.give, self._fail)
+        self._held_bytes -= cost_bytes
+        order.add(answer, cost_bytes)
 
     def _call(self, opened: Opened) -> Call:
         client = self.client

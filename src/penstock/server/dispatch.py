@@ -6,7 +6,7 @@ ends with it.
 """
 
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ class Route:
     def __init__(self, served: Served) -> None:
         self.api: Api = served.api
         self.request: type[Request] = served.request
-        self.handle: Callable[..., Awaitable[Any]] = served.handle
+        self.handle: Callable[..., Any] = served.handle
         self.is_framed: bool = served.is_framed
         self.is_prompt: bool = served.is_prompt
         self.first: int = served.versions.first

@@ -35,24 +35,24 @@ class Place:
 class Order:
     """The places of one connection, oldest first."""
 
-    __slots__ = ("_changed", "_give", "_on_error", "_places", "_send", "on_empty")
+    __slots__ = ("_changed", "_give", "_on_error", "_send", "on_empty", "places")
 
     def __init__(self, send: Send, give: Callable[[int], None], on_error: Callable[[Exception], None]) -> None:
         self._send = send
         self._give = give
         self._on_error = on_error
-        self._places: deque[Place] = deque()
+        self.places: deque[Place] = deque()
         self._changed: asyncio.Future[None] | None = None
         self.on_empty: Callable[[], None] | None = None
         """Called when everything has been answered."""
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def add(self, answer: Answer, cost_bytes: int) -> None:
         """Takes the next place, for an answer that is here or still to come."""
         place = Place(cost_bytes)
-        self._places.append(place)
+        self.places.append(place)
         if answer is None:
             place.answer = NOTHING
         elif isinstance(answer, Awaitable):
@@ -63,13 +63,13 @@ class Order:
 
     async def until_fewer_than(self, count: int) -> None:
         """Waits until that few are under way."""
-        while len(self._places) >= count:
+        while len(self.places) >= count:
             self._changed = asyncio.get_running_loop().create_future()
             await self._changed
 
     def drop(self) -> None:
         """The connection is over: cancels what is under way and lets go of answers that nobody will get."""
-        places, self._places = self._places, deque()
+        places, self.places = self.places, deque()
         for place in places:
             if place.task is not None:
                 place.task.cancel()
@@ -84,13 +84,13 @@ class Order:
         assert waiting is not None
         try:
             place.answer = await waiting
-            if self._places and self._places[0] is place:
+            if self.places and self.places[0] is place:
                 await self._send_ready()
         except Exception as error:
             self._on_error(error)
 
     async def _send_ready(self) -> None:
-        places = self._places
+        places = self.places
         while places and places[0].answer is not None:
             buffers: list[Buffer | FileSlice] = []
             count = cost_bytes = 0
@@ -102,7 +102,7 @@ class Order:
                 count += 1
             if buffers:
                 await self._send(buffers)
-            if places is not self._places:
+            if places is not self.places:
                 return  # dropped meanwhile
             for _ in range(count):
                 places.popleft()

@@ -71,12 +71,14 @@ class Partition:
             self._fail(StorageError(f"{log.path} is offline: {log.offline_reason}"))
             return
         durable_end = log.durable_end
-        if len(self.durable):
+        if self.durable.heap:
             self.durable.reached(durable_end)
         if durable_end > log.high_watermark:
             log.advance_high_watermark(durable_end)
-            self.committed.reached(log.high_watermark)
-            self.watchers.notify()
+            if self.committed.heap:
+                self.committed.reached(log.high_watermark)
+            if self.watchers.watching:
+                self.watchers.notify()
 
     def retire(self, *, is_deleted: bool = False) -> None:
         """This node leads it no longer: whoever waits is told now, and looks for the new leader if there is one."""

@@ -53,10 +53,10 @@ class Served:
     """One API that this node serves."""
 
     request: type[Request]
-    handle: Callable[..., Awaitable[Any]]
+    handle: Callable[..., Any]
     is_framed: bool
     is_prompt: bool = False
-    """Whether its first stage never waits, so that answers to requests before it may leave after it."""
+    """Whether its first stage is a plain function: answers to requests before it may then leave after it."""
 
     @property
     def api(self) -> Api:
@@ -74,7 +74,7 @@ class Served:
 R = TypeVar("R", bound=Request)
 PlainHandler: TypeAlias = Callable[[R, Call], Awaitable[Response]]
 FramedHandler: TypeAlias = Callable[[Call, memoryview, int], Awaitable[Answer]]
-H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
+H = TypeVar("H", bound=Callable[..., Any])
 
 
 def serves(request: type[Request]) -> Callable[[H], H]:
@@ -83,7 +83,7 @@ def serves(request: type[Request]) -> Callable[[H], H]:
 
 
 def serves_frames(request: type[Request], *, is_prompt: bool = False) -> Callable[[H], H]:
-    """Marks a framed handler: `async def handler(call, frame, position) -> answer`."""
+    """Marks a framed handler: `async def handler(call, frame, position) -> answer`; without `async` if prompt."""
     return _mark(request, is_framed=True, is_prompt=is_prompt)
 
 

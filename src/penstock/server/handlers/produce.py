@@ -32,7 +32,7 @@ class UnansweredProduceFailed(ProtocolError):
 
 
 @serves_frames(ProduceRequest, is_prompt=True)
-async def produce(call: Call, frame: memoryview, position: int) -> Answer:
+def produce(call: Call, frame: memoryview, position: int) -> Answer:
     """Appends everything now, in order; the answer may have to wait."""
     _, acks, timeout_ms, parts = read_produce(call.version, frame, position)
     node = node_of(call)

@@ -53,11 +53,17 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
     end = len(b)
     has_ids = version >= FIRST_WITH_TOPIC_IDS
     transactional_id = None
-    size, p = read_uvarint(b, p)
+    size = b[p]
+    p += 1
     if size:
+        if size > 127:
+            size, p = read_uvarint(b, p - 1)
         transactional_id, p = _text(b, p, size - 1)
     acks, timeout_ms = _ACKS_TIMEOUT(b, p)
-    topics, p = read_uvarint(b, p + 6)
+    topics = b[p + 6]
+    p += 7
+    if topics > 127:
+        topics, p = read_uvarint(b, p - 1)
     if not 0 <= (topics - 1) * (18 if has_ids else 3) <= end - p:
         raise MalformedMessage(f"topic_data: {topics - 1} elements cannot fit into the bytes that remain")
     parts: list[ProducedPartition] = []
@@ -67,7 +73,10 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
             topic = b[p : p + 16].tobytes()
             p += 16
         else:
-            size, p = read_uvarint(b, p)
+            size = b[p]
+            p += 1
+            if size > 127:
+                size, p = read_uvarint(b, p - 1)
             topic, p = _text(b, p, size - 1)
         count = b[p]
         p += 1
@@ -91,7 +100,7 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
                 parts.append((topic, partition, None))
             p = p + 1 if b[p] == 0 else _skip_tags(b, p)
         p = p + 1 if b[p] == 0 else _skip_tags(b, p)
-    p = _skip_tags(b, p)
+    p = p + 1 if b[p] == 0 else _skip_tags(b, p)
     return Produced(transactional_id, acks, timeout_ms, parts), p
 
 

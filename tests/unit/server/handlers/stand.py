@@ -120,8 +120,8 @@ class Stand:
     async def begin(self, request: ProduceRequest | FetchRequest, version: int, correlation_id: int = 7) -> Answer:
         """The first stage of a framed handler."""
         frame = memoryview(bytearray(b"head") + encode(request, version))
-        handler = produce if isinstance(request, ProduceRequest) else fetch
-        return await handler(self.call(request.KEY, version, correlation_id), frame, 4)
+        call = self.call(request.KEY, version, correlation_id)
+        return produce(call, frame, 4) if isinstance(request, ProduceRequest) else await fetch(call, frame, 4)
 
     async def produce(self, request: ProduceRequest, version: int = 12) -> ProduceResponse:
         return cast("ProduceResponse", read_answer(await finish(await self.begin(request, version)), 0, version))

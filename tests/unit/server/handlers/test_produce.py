@@ -354,7 +354,7 @@ def test_a_client_that_goes_leaves_no_trace() -> None:
         task.cancel()
         await asyncio.sleep(0)
         assert task.cancelled()
-        assert all(future.done() for partition in partitions for _, _, future in partition.committed._heap)
+        assert all(future.done() for partition in partitions for _, _, future in partition.committed.heap)
         await asyncio.sleep(1)
         assert [len(partition.committed) for partition in partitions] == [0, 0]
         unawaited = await stand.begin(to_produce(("t", 0, a_batch())), 12)
@@ -370,7 +370,7 @@ def test_a_client_that_goes_while_its_logs_fail_leaves_no_error_that_nobody_saw(
         answer = await stand.begin(to_produce(("t", 0, a_batch()), ("t", 1, a_batch())), 12)
         task = asyncio.get_running_loop().create_task(produced(answer))
         await asyncio.sleep(0.001)
-        ((_, _, future),) = partitions[1].committed._heap
+        ((_, _, future),) = partitions[1].committed.heap
         partitions[1].log.take_offline("for a test")
         partitions[1].advance()
         assert cast("Any", future)._log_traceback, "the loop would complain of this one"
@@ -406,7 +406,7 @@ def test_a_malformed_request_appends_nothing() -> None:
 
         partition = await stand.add()
         with pytest.raises(MalformedMessage):
-            await produce(stand.call(0, 12), memoryview(b"\x00\x00"), 0)
+            produce(stand.call(0, 12), memoryview(b"\x00\x00"), 0)
         assert partition.log.written_end == 0
 
     running(story)
