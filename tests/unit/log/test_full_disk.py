@@ -100,6 +100,43 @@ def test_another_failure_of_a_new_segment_is_final() -> None:
     assert place.log.offline_reason is not None
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_cut_off_stays_off_when_the_next_segment_has_begun(seed: int) -> None:
+    """Else a power cut could bring back half a batch in the middle of the log."""
+    place = Place(is_torn=True, seed=seed)
+    place.append_many(3)
+    place.commit()
+    place.disk.fail_next("write", code=errno.ENOSPC)
+    with pytest.raises(DiskFull):
+        place.append(a_batch(5))
+    place.disk.write_back()  # the device has seen some of it
+    place.log.roll()
+    place.append_many(3)
+    place.commit()
+    log = place.cut_power()
+    assert place.directory.findings.damage == []
+    assert log.written_end == 6
+
+
+def test_sealing_that_was_put_off_keeps_producer_state_all_the_same() -> None:
+    place = Place()
+    for sequence in range(30):
+        place.append(from_producer(5, sequence))
+    place.commit()
+    before = list(place.log.snapshots)
+    for path in (place.log.path_of(place.log.segments[0], "index"), f"{place.log.path}/manifest.new"):
+        fill(place, path=path)
+        with pytest.raises(DiskFull):
+            place.settle()
+        assert place.log.snapshots == before
+        place.disk.fail_nothing()
+    place.settle()
+    assert (place.log.active.base_offset, True) in place.log.snapshots
+    place.kill()
+    assert place.directory.findings.rebuilt == []
+    assert place.append(from_producer(5, 29)).is_duplicate
+
+
 # --- epochs, replacements, new logs ---------------------------------------------------------------------------------
 
 
@@ -183,6 +220,7 @@ def test_a_log_that_could_not_be_renamed_is_not_deleted_yet(monkeypatch: pytest.
     monkeypatch.setattr(place.disk, "rename", rename)
     drive(place.directory.delete(place.log))
     assert place.disk.list("logs") == []
+    assert NAME not in place.directory.logs
 
 
 # --- the ledger -----------------------------------------------------------------------------------------------------
