@@ -93,7 +93,7 @@ def _versions(record: Record, rows: Mapping[str, type[Row]]) -> list[str]:
     lines = [_line("Client", ["Version", "Recorded", "In flight when idempotent, at most"]), "|---|---|---|---|"]
     for module, row in rows.items():
         seen = record.get(module, Recorded("–", NOT_RUN))
-        figures = ", ".join(f"{figure} {what}" for what, figure in seen.notes.items())
+        figures = ", ".join(f"{what} {figure}" for what, figure in seen.notes.items())
         lines.append(_line(row.name, [seen.version, seen.date, figures or "–"]))
     return lines
 
