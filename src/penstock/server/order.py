@@ -1,18 +1,18 @@
 """The order of answers on one connection: requests may overlap, their answers leave in the order of the requests.
 
 Each request that is under way has a place. Whoever finishes the one in front sends its answer, together with those that
-are ready behind it; so there is one sender at a time, and no task that only sends. An empty order means that nobody is
-sending.
+are ready behind it; so there is one sender at a time. An empty order means that nobody is sending.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from inspect import iscoroutine
 from typing import TypeAlias
 
 from penstock.model.ports import Buffer, FileSlice
-from penstock.server.serving import Answer, Buffers
+from penstock.server.serving import Answer, Buffers, Later
 
 Send: TypeAlias = Callable[[Sequence[Buffer | FileSlice]], Awaitable[None]]
 
@@ -22,7 +22,7 @@ NOTHING: Buffers = ()
 class Place:
     """One request that is under way."""
 
-    __slots__ = ("answer", "cost_bytes", "task", "waiting")
+    __slots__ = ("answer", "cost_bytes", "later", "task", "waiting")
 
     def __init__(self, cost_bytes: int) -> None:
         self.cost_bytes = cost_bytes
@@ -30,6 +30,8 @@ class Place:
         self.task: asyncio.Task[None] | None = None
         self.waiting: Awaitable[Buffers] | None = None
         """What the task is going to wait for, until it runs."""
+        self.later: Later | None = None
+        """What gives the answer without a task."""
 
 
 class Order:
@@ -55,6 +57,9 @@ class Order:
         self.places.append(place)
         if answer is None:
             place.answer = NOTHING
+        elif isinstance(answer, Later):
+            place.later = answer
+            answer.begin(partial(self._done, place))
         elif isinstance(answer, Awaitable):
             place.waiting = answer
             place.task = asyncio.get_running_loop().create_task(self._finish(place))
@@ -71,6 +76,8 @@ class Order:
         """The connection is over: cancels what is under way and lets go of answers that nobody will get."""
         places, self.places = self.places, deque()
         for place in places:
+            if place.later is not None:
+                place.later.cancel()
             if place.task is not None:
                 place.task.cancel()
                 if iscoroutine(place.waiting):  # the task never ran, so nobody else ends it
@@ -78,6 +85,18 @@ class Order:
             release(place.answer or NOTHING)
             if place.cost_bytes:
                 self._give(place.cost_bytes)
+
+    def _done(self, place: Place, answer: Buffers) -> None:
+        place.answer, place.later = answer, None
+        if self.places and self.places[0] is place:
+            place.task = asyncio.get_running_loop().create_task(self._send_front())
+
+    async def _send_front(self) -> None:
+        """Runs after everybody was told who waited for the same thing, so that their answers leave together."""
+        try:
+            await self._send_ready()
+        except Exception as error:
+            self._on_error(error)
 
     async def _finish(self, place: Place) -> None:
         waiting, place.waiting = place.waiting, None

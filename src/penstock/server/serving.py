@@ -5,6 +5,7 @@ under way meanwhile. A framed handler (Produce, Fetch) reads its request from th
 something to await that gives them; its first stage, up to that return, runs in the order in which requests arrived.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -17,7 +18,23 @@ if TYPE_CHECKING:
     from penstock.server.node import Node
 
 Buffers: TypeAlias = Sequence[Buffer | FileSlice]
-Answer: TypeAlias = Buffers | Awaitable[Buffers] | None
+
+
+class Later(ABC):
+    """An answer that comes by itself, without a task that waits for it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def begin(self, done: Callable[[Buffers], None]) -> None:
+        """Starts; `done` is called once, maybe at once, and must not wait."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Nobody wants it any more: `done` is not called from now on."""
+
+
+Answer: TypeAlias = Buffers | Awaitable[Buffers] | Later | None
 """What a framed handler returns; None when the client wants no answer (acks=0).
 
 Something to await holds no file slice before it runs: if the client goes at that moment, it never does.

@@ -1,49 +1,102 @@
 """Waiting for an offset: producers for their records to become durable, readers for more to read.
 
-Whoever waits is woken in the order of offsets, and only when there is something for it. A waiter that is no longer
-wanted (its time is up, its connection is gone) is forgotten at once.
+Whoever waits is told in the order of offsets, and only when there is something for it. A waiter that is no longer
+wanted (its time is up, its connection is gone) is never told; those that pile up are cleared away.
 """
 
 import asyncio
 from collections.abc import Callable
-from heapq import heappop, heappush
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+
+Tell: TypeAlias = Callable[[Exception | None], None]
+"""Called once, without waiting: with None when the offset is reached, else with the reason why it never will be."""
+
+UNWANTED_MAX = 64
+
+
+class Waiting:
+    """One that waits for an offset."""
+
+    __slots__ = ("number", "offset", "tell")
+
+    def __init__(self, offset: int, number: int, tell: Tell) -> None:
+        self.offset = offset
+        self.number = number
+        self.tell: Tell | None = tell
+        """None when nobody wants to know any more."""
+
+    def __lt__(self, other: "Waiting") -> bool:
+        return (self.offset, self.number) < (other.offset, other.number)
 
 
 class OffsetWaiters:
-    """Futures that are done when an offset is reached."""
+    """Those who wait on one end of a log."""
+
+    __slots__ = ("_number", "_unwanted", "heap")
 
     def __init__(self) -> None:
-        self.heap: list[tuple[int, int, asyncio.Future[None]]] = []
+        self.heap: list[Waiting] = []
         self._number = 0
+        self._unwanted = 0
 
     def __len__(self) -> int:
-        return len(self.heap)
+        return len(self.heap) - self._unwanted
+
+    def add(self, offset: int, tell: Tell) -> Waiting:
+        """Tells once something at or behind `offset` is reached."""
+        self._number += 1
+        waiting = Waiting(offset, self._number, tell)
+        heappush(self.heap, waiting)
+        return waiting
+
+    def discard(self, waiting: Waiting) -> None:
+        """No longer interested; no harm if it was told already."""
+        if waiting.tell is None:
+            return
+        waiting.tell = None
+        self._unwanted += 1
+        if self._unwanted > UNWANTED_MAX and self._unwanted * 2 > len(self.heap):
+            self.heap = [each for each in self.heap if each.tell is not None]
+            self._unwanted = 0
+            heapify(self.heap)
 
     def wait_for(self, offset: int) -> "asyncio.Future[None]":
         """Done once something at or behind `offset` is reached."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._number += 1
-        heappush(self.heap, (offset, self._number, future))
+        waiting = self.add(offset, partial(_settle, future))
+        future.add_done_callback(lambda _: self.discard(waiting))
         return future
 
     def reached(self, offset: int) -> None:
-        """Wakes everybody whose offset is reached."""
-        while self.heap and self.heap[0][0] <= offset:
-            future = heappop(self.heap)[2]
-            if not future.done():
-                future.set_result(None)
-        self._drop_cancelled()
+        """Tells everybody whose offset is reached."""
+        heap = self.heap
+        while heap and heap[0].offset <= offset:
+            self._tell(heappop(heap), None)
+        while heap and heap[0].tell is None:
+            self._tell(heappop(heap), None)
 
     def fail(self, error: Exception) -> None:
-        """Wakes everybody with an error."""
+        """Tells everybody that there is nothing to wait for."""
         waiting, self.heap = self.heap, []
-        for _, _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
+        for each in waiting:
+            self._tell(each, error)
 
-    def _drop_cancelled(self) -> None:
-        while self.heap and self.heap[0][2].done():
-            heappop(self.heap)
+    def _tell(self, waiting: Waiting, error: Exception | None) -> None:
+        tell, waiting.tell = waiting.tell, None
+        if tell is None:
+            self._unwanted -= 1
+        else:
+            tell(error)
+
+
+def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
 
 
 class Watchers:

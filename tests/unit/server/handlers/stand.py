@@ -24,7 +24,7 @@ from penstock.server.handlers.fetch import fetch
 from penstock.server.handlers.produce import produce
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
-from penstock.server.serving import Answer, Buffers, Call
+from penstock.server.serving import Answer, Buffers, Call, Later
 from penstock.server.upkeep_loop import Upkeep
 from penstock.simulator.clock import SimulatedClock
 from penstock.simulator.entropy import SimulatedEntropy
@@ -268,6 +268,14 @@ async def finish(answer: Answer) -> Buffers:
     """The second stage."""
     if answer is None:
         raise AssertionError("no answer")
+    if isinstance(answer, Later):
+        future: asyncio.Future[Buffers] = asyncio.get_running_loop().create_future()
+        answer.begin(future.set_result)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
     return await answer if isinstance(answer, Awaitable) else answer
 
 
