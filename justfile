@@ -40,8 +40,16 @@ bench:
     for file in benchmarks/micro/bench_*.py; do echo "# $file"; python -m "benchmarks.micro.$(basename "$file" .py)"; done
 
 # Penstock beside Apache Kafka; rows can be recorded in several runs: ./dev side-by-side --rows produce-1,small --record
-side-by-side *arguments:
+side-by-side *arguments: _bench-tools
     python -m benchmarks.side_by_side {{ arguments }}
+
+# how cost grows with partitions, connections, topics and sizes: ./dev growth --series partitions --record
+growth *arguments: _bench-tools
+    python -m benchmarks.side_by_side.growth {{ arguments }}
+
+# charts and profiles, which no check needs
+_bench-tools:
+    python -c "import matplotlib" 2>/dev/null || python -m pip install --quiet --disable-pip-version-check --group bench
 
 # docs/protocol.md and docs/configuration.md, made from the code; and the pictures
 pages:

@@ -34,8 +34,8 @@ from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.raw_client import RawClient, Topic
 
 HOST = "127.0.0.1"
-START_S = 60.0
-STOP_S = 30.0
+START_S = 300.0
+STOP_S = 300.0
 TOPIC_S = 300.0
 """Ten thousand partitions take their time."""
 LATEST = -1
@@ -180,7 +180,13 @@ class Kafka(Broker):
 
     def __init__(self, directory: Path, cpus: Sequence[int], settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, cpus)
-        self._node = KafkaNode(directory, {**DELETED_AT_ONCE, **(settings or {})}, KAFKA_JAVA)
+        self._node = KafkaNode(
+            directory,
+            {**DELETED_AT_ONCE, **(settings or {})},
+            KAFKA_JAVA,
+            start_timeout_s=START_S,
+            stop_timeout_s=STOP_S,
+        )
         self.address = self._node.bootstrap
 
     @property

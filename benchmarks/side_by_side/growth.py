@@ -144,22 +144,20 @@ def measure(
     work = point.work
     chosen = {**settings, **(point.settings or {})}
     topics = [broker.create(new_name(), work.partitions, chosen) for _ in range(point.topics)]
-    try:
-        job = work.job(broker, topics[0], settings={"topic_ids": [each.topic_id.hex() for each in topics]})
-        load = Load([("generator", job)], conditions.cores.load)
-        with churning(broker, chosen) if point.churns else _still() as churned:
-            begin, end = watched(load, broker.pid, conditions)
-            results = load.results()
-        stored = sum(broker.end(each, work.partitions) for each in topics[1:])
-        check_count(broker, topics[0], work.partitions, results[0]["acknowledged"] - stored)
-        found = figures(broker, conditions.seconds, begin, end, results)
-        found["cpu_us_per_request"] = found["broker_cpu"] / found["requests_s"] * 1e6
-        found["churned_topics"] = len(churned)
-        if restarts:
-            found |= restart(broker, topics[-1], work.partitions - 1)
-    finally:
-        for topic in topics:
-            broker.delete(topic)
+    job = work.job(broker, topics[0], settings={"topic_ids": [each.topic_id.hex() for each in topics]})
+    load = Load([("generator", job)], conditions.cores.load)
+    with churning(broker, chosen) if point.churns else _still() as churned:
+        begin, end = watched(load, broker.pid, conditions)
+        results = load.results()
+    stored = sum(broker.end(each, work.partitions) for each in topics[1:])
+    check_count(broker, topics[0], work.partitions, results[0]["acknowledged"] - stored)
+    found = figures(broker, conditions.seconds, begin, end, results)
+    found["cpu_us_per_request"] = found["broker_cpu"] / found["requests_s"] * 1e6
+    found["churned_topics"] = len(churned)
+    if restarts:
+        found |= restart(broker, topics[-1], work.partitions - 1)
+    for topic in topics:
+        broker.delete(topic)
     return found
 
 

@@ -5,6 +5,7 @@ says when, from which commit, on what machine and by which command it was measur
 """
 
 import datetime
+import importlib.util
 import json
 import shlex
 import sys
@@ -68,6 +69,8 @@ def check_recordable(plan: Plan) -> None:
     """Refuses before hours are spent."""
     if machine.commit().endswith("+"):
         raise CannotRecord("src, benchmarks or pyproject.toml differ from the last commit: commit them, then record")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise CannotRecord("there is no matplotlib to draw with: `pip install --group bench`")
     if plan.profile is not None:
         raise CannotRecord("a profiled run is slower than others: leave out --py-spy, or --record")
 

@@ -58,7 +58,13 @@ class KafkaNode:
     """One node with its files under `directory`. Use it as a context manager, or `start` and `stop` it."""
 
     def __init__(
-        self, directory: Path, properties: Mapping[str, str] | None = None, java: Sequence[str] = JAVA
+        self,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        java: Sequence[str] = JAVA,
+        *,
+        start_timeout_s: float = START_TIMEOUT_S,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
         broker_port, controller_port = _free_ports(2)
         self.bootstrap = f"{HOST}:{broker_port}"
@@ -73,6 +79,8 @@ class KafkaNode:
         }
         self._settings = directory / "server.properties"
         self._options = java
+        self._start_timeout_s = start_timeout_s
+        self._stop_timeout_s = stop_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -111,7 +119,7 @@ class KafkaNode:
             return
         self._process.terminate()
         try:
-            self._process.wait(STOP_TIMEOUT_S)
+            self._process.wait(self._stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
         self._process = None
@@ -147,7 +155,7 @@ class KafkaNode:
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         """Ready is who answers ApiVersions and names itself in Metadata: the controller has let the broker in."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self._start_timeout_s
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise KafkaFailed(f"ended with {process.returncode}\n{self.log_tail()}")
@@ -155,7 +163,7 @@ class KafkaNode:
                 if client.metadata().brokers:
                     return
             time.sleep(POLL_S)
-        raise KafkaFailed(f"not ready after {START_TIMEOUT_S} s\n{self.log_tail()}")
+        raise KafkaFailed(f"not ready after {self._start_timeout_s} s\n{self.log_tail()}")
 
 
 def _free_ports(count: int) -> list[int]:

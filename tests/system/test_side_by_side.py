@@ -1,0 +1,58 @@
+"""The benchmark runs from end to end, for a moment: a real node and the bare limit, no Java."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.side_by_side import report, results
+from benchmarks.side_by_side.brokers import Penstock
+from benchmarks.side_by_side.loads import Conditions, Everyday, Figures, Latency, Work, WrongCount
+from benchmarks.side_by_side.machine import divided_cores
+from benchmarks.side_by_side.rows import ROWS, Row
+from benchmarks.side_by_side.running import Plan, run_rows
+from tests.compatibility.raw_client import Topic
+
+SECONDS = 0.4
+PLAN = Plan(Conditions(divided_cores(), SECONDS, 0.1), 2, 0.0, ("penstock", "bare"))
+
+
+def told(_row: str, _contender: str, _number: int, found: Figures) -> None:
+    assert found["mb_s"] > 0
+
+
+def test_writing_reading_and_keeping_a_pace() -> None:
+    latency = replace(ROWS["latency"], work=lambda: _slow(ROWS["latency"]))
+    everyday = Row(
+        "everyday-raw", "", lambda: Everyday(4, 8, record_bytes=1000, codec="lz4", values="json"), ("penstock",)
+    )
+    chosen = [ROWS["produce-1"], ROWS["small-16"], ROWS["consume-1"], latency, everyday]
+    measured = dict(run_rows(chosen, PLAN, told))
+    assert list(measured) == ["produce-1", "small-16", "consume-1", "latency", "everyday-raw"]
+    for row in measured.values():
+        assert {who: len(rounds) for who, rounds in row["rounds"].items()}["penstock"] == 2
+    assert measured["latency"]["rounds"]["penstock"][0]["end_to_end_ms"]["p50"] > 0
+    assert measured["everyday-raw"]["rounds"]["penstock"][0]["out_mb_s"] > 0
+    text = report.page(results.merged({}, measured, PLAN))
+    assert "| Penstock, defaults (syncs every ack) |" in text
+    assert "| bare loop |" in text
+
+
+def _slow(row: Row) -> Work:
+    work = row.work()
+    assert isinstance(work, Latency)
+    work.rate = 200.0
+    return work
+
+
+def test_a_broker_that_loses_a_record_gets_no_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Planted: the log is one record short of what was acknowledged."""
+    honest = Penstock.end
+
+    def one_less(self: Penstock, topic: Topic, partitions: int) -> int:
+        return honest(self, topic, partitions) - 1
+
+    monkeypatch.setattr(Penstock, "end", one_less)
+    plan = replace(PLAN, rounds=1, only=("penstock",), data=tmp_path)
+    with pytest.raises(WrongCount, match="penstock acknowledged"):
+        list(run_rows([ROWS["produce-1"]], plan, told))
