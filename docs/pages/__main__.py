@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from docs.pages import configuration, protocol
+from docs.pages import configuration, parts, protocol
 
 DOCS = Path(__file__).parents[1]
-PAGES = {"protocol.md": protocol.page, "configuration.md": configuration.page}
+PAGES = {"protocol.md": protocol.page, "configuration.md": configuration.page, "pictures/parts.svg": parts.picture}
 
 
 def main() -> None:

@@ -56,3 +56,9 @@ def test_what_nobody_reads_has_none(name: str) -> None:
 
 def test_what_is_read_in_vain_is_read() -> None:
     assert effects.READ_IN_VAIN.keys() <= set(effects.names_read())
+
+
+def test_pictures_fetch_nothing() -> None:
+    for path in (DOCS / "pictures").glob("*.svg"):
+        links = set(re.findall(r"https?://[^\"')\s]+", path.read_text()))
+        assert links <= {"http://www.w3.org/2000/svg"}, path.name

@@ -1,0 +1,65 @@
+"""Makes docs/pictures/first-minute.svg: a terminal with a real session, `python -m docs.pages.first_minute`.
+
+What it shows was typed and answered; only the place of the data and times differ from run to run, so nothing compares
+it.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+PICTURE = Path(__file__).parents[1] / "pictures" / "first-minute.svg"
+PENSTOCK = f"{sys.executable} -m penstock.cli.main"
+TYPED = (
+    'echo \'{"id": 1, "item": "tea"}\' | penstock produce orders',
+    "penstock consume orders -e -f '%t[%p]@%o  %s\\n'",
+    "penstock topic list",
+    "penstock doctor | head -5",
+)
+WIDTH = 92
+
+
+def main() -> None:
+    """Runs the session, draws it."""
+    console = Console(record=True, width=WIDTH, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for life
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PENSTOCK_", "KAFKA_"))}
+    with tempfile.TemporaryDirectory() as directory:
+        broker = subprocess.Popen(  # noqa: S603 - nothing but our own words
+            [*PENSTOCK.split(" "), "dev"], cwd=directory, env=environment, stdout=subprocess.PIPE, text=True
+        )
+        assert broker.stdout is not None
+        with broker:
+            try:
+                _show(console, "penstock dev &", "".join(broker.stdout.readline() for _ in range(4)))
+                for typed in TYPED:
+                    command = typed.replace("penstock ", f"{PENSTOCK} ", 1 if typed.startswith("penstock") else -1)
+                    done = subprocess.run(  # noqa: S603
+                        ["bash", "-c", command],
+                        cwd=directory,
+                        env=environment,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        text=True,
+                        timeout=60,
+                        check=True,
+                    )
+                    _show(console, typed, done.stdout)
+            finally:
+                broker.terminate()
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="the first minute"), flags=re.DOTALL)
+    PICTURE.write_text(drawn, encoding="utf-8")  # without fonts that would have to be fetched
+
+
+def _show(console: Console, typed: str, answered: str) -> None:
+    console.print(Text("$ ", style="green") + Text(typed, style="bold"))
+    console.print(Text(answered))
+
+
+if __name__ == "__main__":
+    main()
