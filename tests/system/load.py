@@ -101,7 +101,7 @@ class Writer(Client):
 
     def _work(self) -> None:
         for topic in {topic for topic, _ in self._places}:
-            self._producer.list_topics(topic, ASK_S)  # else the first records are given partitions in any order
+            self._learn(topic)  # else the first records are given partitions in any order
         began = time.monotonic()
         while not self._stopping.is_set():
             due = (time.monotonic() - began) * self._rate
@@ -110,6 +110,17 @@ class Writer(Client):
             if self._sent < due:
                 began = time.monotonic() - self._sent / self._rate  # what could not be sent is not made up for
             self._producer.poll(0.01)
+
+    def _learn(self, topic: str) -> None:
+        deadline = time.monotonic() + CATCH_UP_S
+        while True:
+            try:
+                self._producer.list_topics(topic, 2.0)
+            except confluent_kafka.KafkaException:  # the broker is away just now
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
 
     def finish(self, deadline: float) -> None:
         """Sends no more, and waits for what is under way."""
