@@ -40,7 +40,7 @@ def main() -> None:
                 for typed in TYPED:
                     command = typed.replace("penstock ", f"{PENSTOCK} ", 1 if typed.startswith("penstock") else -1)
                     done = subprocess.run(  # noqa: S603
-                        ["bash", "-c", command],
+                        ["/bin/bash", "-c", command],
                         cwd=directory,
                         env=environment,
                         stdout=subprocess.PIPE,
@@ -52,7 +52,9 @@ def main() -> None:
                     _show(console, typed, done.stdout)
             finally:
                 broker.terminate()
-    drawn = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="the first minute"), flags=re.DOTALL)
+    drawn = re.sub(
+        r"(@font-face \{.*?\}|<!--.*?-->)\s*", "", console.export_svg(title="the first minute"), flags=re.DOTALL
+    )
     PICTURE.write_text(drawn, encoding="utf-8")  # without fonts that would have to be fetched
 
 

@@ -116,9 +116,11 @@ def _box(x: int, y: int, width: int, height: int, fill: str, title: str, *texts:
     lines = [text for text in texts if text]
     middle = x + width // 2
     top = y + height // 2 + 5 - 8 * len(lines)
+    frame = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="8"'
+    name = f'x="{middle}" y="{top}" font-size="14" font-weight="600" text-anchor="middle"'
     rows = [
-        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="{fill}" stroke="{FAINT}" stroke-opacity=".45"/>\n',
-        f'<text x="{middle}" y="{top}" font-size="14" font-weight="600" text-anchor="middle" fill="{INK}">{escape(title)}</text>\n',
+        f'<rect {frame} fill="{fill}" stroke="{FAINT}" stroke-opacity=".45"/>\n',
+        f'<text {name} fill="{INK}">{escape(title)}</text>\n',
     ]
     for number, text in enumerate(lines, 1):
         place = f'x="{middle}" y="{top + 16 * number}"'
