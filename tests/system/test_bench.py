@@ -45,6 +45,11 @@ def test_reading_a_new_topic_and_one_that_is_there(shell: Shell) -> None:
     shell("topic", "delete", "mine")
 
 
+def test_a_refusal_is_told_and_the_topic_goes_all_the_same(shell: Shell) -> None:
+    assert "MESSAGE_TOO_LARGE" in shell.fails("bench", "produce", "-n", "1000", "-c", "max.message.bytes=1000")
+    assert topics(shell) == []
+
+
 @pytest.mark.parametrize("command", ["latency", "end-to-end"])
 def test_keeping_a_pace(shell: Shell, command: str) -> None:
     found = json.loads(shell("bench", command, "-n", "100", "--rate", "200", "-p", "2", "-o", "json"))

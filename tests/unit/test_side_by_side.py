@@ -205,6 +205,7 @@ def test_a_run_replaces_its_rows_and_leaves_the_others() -> None:
 
 
 def test_figures_of_uncommitted_code_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: object())  # as if there were something to draw with
     monkeypatch.setattr(machine, "commit", lambda: "abc1234+")
     with pytest.raises(CannotRecord, match="commit them"):
         results.check_recordable(PLAN)

@@ -6,10 +6,23 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.cli.bench_loads import Bounds, Budget, Run, Shape, check_growth, make_batch, percentiles, rates
+from penstock.cli.bench_loads import (
+    Bounds,
+    Budget,
+    Run,
+    Shape,
+    check_answer,
+    check_growth,
+    make_batch,
+    percentiles,
+    rates,
+)
 from penstock.cli.bench_topic import BenchTopic
 from penstock.cli.failing import Failed
+from penstock.client.errors import Refused
+from penstock.model.errors import ErrorCode
 from penstock.records.header import BatchView
+from penstock.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.unit.cli.conftest import Penstock
 
 
@@ -61,6 +74,13 @@ def test_what_was_acknowledged_must_be_in_the_log(end: int, is_new: bool, is_wel
     else:
         with pytest.raises(Failed, match=f"10 records were acknowledged and {end} are in the log"):
             asyncio.run(check_growth(run, {0: 0}, 10))
+
+
+def test_a_refused_batch_is_not_an_acknowledged_one() -> None:
+    part = PartitionProduceResponse(index=0, error_code=ErrorCode.MESSAGE_TOO_LARGE, base_offset=-1)
+    answer = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[part])])
+    with pytest.raises(Refused, match=r"partition 0: MESSAGE_TOO_LARGE: .*raise max\.message\.bytes"):
+        check_answer(answer)
 
 
 def test_without_acks_there_is_nothing_to_measure(penstock: Penstock) -> None:
