@@ -4,8 +4,12 @@ Nothing is skipped: a machine without Go fails the tests that need it.
 """
 
 import fcntl
+import os
 import subprocess
 from pathlib import Path
+
+# Unoptimised, and without C: on a clean machine Go compiles its own library first, which takes a third less this way.
+FLAGS = ("-gcflags=all=-N -l",)
 
 
 def build(project: Path) -> Path:
@@ -15,5 +19,10 @@ def build(project: Path) -> Path:
     program = target / "program"
     with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(["go", "build", "-o", str(program), "."], cwd=project, check=True)
+        subprocess.run(
+            ["go", "build", *FLAGS, "-o", str(program), "."],
+            cwd=project,
+            check=True,
+            env=os.environ | {"CGO_ENABLED": "0"},
+        )
     return program

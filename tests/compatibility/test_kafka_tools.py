@@ -73,7 +73,7 @@ def test_offsets_and_sizes_are_those_of_what_was_produced(
     for batch in batches:
         client.produce(topic, 0, batch)
     bootstrap = ("--bootstrap-server", node.bootstrap)
-    for time, offset in ("earliest", 0), ("latest", 3), ("max-timestamp", 1), (str(NOW_MS + 6), 1):
+    for time, offset in ("earliest", 0), ("latest", 3), ("max-timestamp", 1), (str(NOW_MS + 9), 1):
         said = tools.run("kafka-get-offsets", *bootstrap, "--topic", topic.name, "--time", time).decode()
         assert said.strip() == f"{topic.name}:0:{offset}", time
     said = tools.run("kafka-log-dirs", *bootstrap, "--describe", "--topic-list", topic.name).decode()
