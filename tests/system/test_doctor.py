@@ -168,18 +168,23 @@ def test_5_the_doctor_itself_meets_tls(shell: Shell) -> None:
         told(diagnose(shell, "-b", address)["broker"], "speaks TLS", "use the broker's PLAINTEXT listener")
 
 
+def a_clock(directory: Path, shift_s: int) -> dict[str, str]:
+    """An environment in which every Python has another time."""
+    (directory / "sitecustomize.py").write_text(SHIFTED_CLOCK)
+    path = os.pathsep.join(filter(None, (str(directory), os.environ.get("PYTHONPATH"))))
+    return {"PYTHONPATH": path, "CLOCK_SHIFT_S": str(shift_s)}
+
+
 @pytest.mark.parametrize(("shift_s", "way"), [(HOUR_S, "3600 s ahead of"), (-HOUR_S, "3600 s behind")])
 def test_6_a_clock_is_off(shell: Shell, shift_s: int, way: str) -> None:
-    (shell.directory / "sitecustomize.py").write_text(SHIFTED_CLOCK)
-    shifted = {"PYTHONPATH": str(shell.directory), "CLOCK_SHIFT_S": str(shift_s)}
+    shifted = a_clock(shell.directory, shift_s)
     with a_broker(shell.directory, "dev", "--port", "0", environment=shifted):
         found = diagnose(shell)["clocks"]
     told(found, f"the clock of broker 1 is {way} this machine's", "let NTP set both clocks")
 
 
 def test_6_this_machine_believes_in_the_past(shell: Shell) -> None:
-    (shell.directory / "sitecustomize.py").write_text(SHIFTED_CLOCK)
-    shifted = {"PYTHONPATH": str(shell.directory), "CLOCK_SHIFT_S": str(-int(time.time()))}
+    shifted = a_clock(shell.directory, -int(time.time()))
     told(diagnose(shell, "--offline", environment=shifted)["clock"], "it is not 1970-01-01", "timedatectl")
 
 

@@ -124,9 +124,9 @@ def test_long_work_shows_how_far_it_is(shell: Shell) -> None:
 
 
 def test_short_work_and_work_that_nobody_watches_show_nothing(shell: Shell) -> None:
-    shell("produce", "one", given=b"more\n")
-    assert at_a_terminal(shell, "consume", "one", "-e", out=subprocess.DEVNULL) == ""
-    assert shell.run("consume", "one", "-e").stderr == b""
+    shell("produce", "some", "-q", given=b"a line\n" * 400)
+    assert at_a_terminal(shell, "consume", "some", "-e", out=subprocess.DEVNULL) == ""
+    assert shell.run("consume", "some", "-e").stderr == b""
 
 
 # --- help and completion ----------------------------------------------------------------------------------------------
