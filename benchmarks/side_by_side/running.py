@@ -1,5 +1,6 @@
 """Runs rows: brokers are started once, warmed on each row's own load, and take turns in every round."""
 
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,10 +50,15 @@ def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> Iterator[tuple[str,
 
 @contextmanager
 def running(kinds: "set[str]", plan: Plan) -> Iterator[Mapping[str, Broker]]:
-    """The brokers, ready."""
+    """The brokers, ready; who ends the process by a signal ends them, too."""
+    signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="side-by-side-", dir=plan.data) as folder, ExitStack() as held:
         made = [KINDS[kind](Path(folder) / kind, plan.conditions.cores.broker) for kind in sorted(kinds)]
         yield {each.name: held.enter_context(each) for each in made}
+
+
+def _leave(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def run_row(row: Row, brokers: Mapping[str, Broker], plan: Plan, told: Told) -> dict[str, Any]:
