@@ -71,6 +71,10 @@ full-disks *arguments:
 simulate first="0" end="10000":
     python -m tests.simulation.seeds {{ first }} {{ end }} --twice
 
+# worlds of a whole node by seed; adds to docs/results/node-simulation.md
+simulate-node first="0" end="10000":
+    python -m tests.simulation.node {{ first }} {{ end }} --record
+
 # a million hostile inputs for one fuzz target; adds to docs/results/fuzz.md
 fuzz target runs="1000000":
     python tests/fuzz/run.py {{ target }} --runs {{ runs }} --record

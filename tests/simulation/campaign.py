@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     runs = load()
-    revision = _revision()
+    commit = revision()
     failed = 0
     for kind, (_, share) in KINDS.items():
         first = 1_000_000 + sum(run["histories"] for run in runs if run["kind"] == kind)
@@ -95,7 +95,7 @@ def main() -> None:
                 "failed": outcome.failed,
                 "seconds": round(seconds),
                 "date": datetime.date.today().isoformat(),
-                "revision": revision,
+                "revision": commit,
             }
         )
     if options.record:
@@ -104,7 +104,7 @@ def main() -> None:
         raise SystemExit(f"{failed} histories failed")
 
 
-def _revision() -> str:
+def revision() -> str:
     found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return found.stdout.strip()
 

@@ -1,0 +1,265 @@
+"""What everybody in a node's world shares: the script that the seed has drawn, the histories, and what was promised.
+
+Clients write down what they asked and what came of it in one of two histories. `strict` is for idempotent producers and
+the topics that are made and deleted: nothing may be lost, doubled or out of order. `loose` is for producers with acks=1
+or 0: a record may be there twice, and so out of order, but what was acknowledged may not be lost either.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self
+
+from penstock.client.cluster import Cluster
+from penstock.client.connection import BrokerConnection
+from penstock.client.errors import ClientError, NotABroker
+from penstock.client.ports import ClientPorts
+from penstock.client.retry import Retry
+from penstock.records.compression import Codec
+from penstock.simulator.lane import LANE, Gate
+from penstock.simulator.node import Ports
+from penstock.simulator.options import FaultOptions
+from penstock.simulator.world import World
+from penstock.verify.check import check
+from penstock.verify.findings import Kind
+from penstock.verify.history import Event
+from penstock.verify.recorder import Recorder
+from penstock.verify.report import Report
+from penstock.verify.rules import Rules
+
+NODE: Final = "node"
+PORT: Final = 9092
+STRICT: Final = "orders"
+LOOSE: Final = "hints"
+FLEETING: Final = "fleeting"
+SEGMENT_BYTES: Final = "internal.segment.bytes"
+
+MAY_DOUBLE: Final = frozenset({Kind.DUPLICATE, Kind.INT_NONMONOTONIC_SEND, Kind.NONMONOTONIC_SEND, Kind.REALTIME_ORDER})
+"""What happens to a producer that is not idempotent when an answer gets lost."""
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+class Script:
+    """What a seed has drawn for its world, apart from the faults."""
+
+    def __init__(self, random: Random) -> None:
+        def maybe(chance: float, low: float, high: float) -> float:
+            strength = random.uniform(low, high)
+            return strength if random.random() < chance else 0.0
+
+        self.options = FaultOptions(
+            delay_s_mean=random.choice((0.0002, 0.001, 0.005)),
+            loss=maybe(0.3, 0.0, 0.05),
+            straggler=maybe(0.3, 0.0, 0.02),
+            straggler_s_max=random.uniform(0.2, 2.0),
+            fragment=maybe(0.3, 0.0, 0.4),
+            bytes_per_s=maybe(0.3, 50_000.0, 1_000_000.0),
+            window_bytes=random.choice((4_096, 65_536)),
+            sync_s_mean=random.choice((0.0002, 0.001, 0.005)),
+            slow_sync=maybe(0.3, 0.0, 0.05),
+            slow_sync_s_max=random.uniform(0.05, 0.5),
+            disk_is_torn=random.random() < 0.7,
+        )
+        self.give_up_s = random.choice((1.5, 3.0, 20.0))
+        self.strict_partitions = random.choice((1, 2, 2, 3))
+        self.loose_partitions = random.choice((1, 2))
+        self.strict_segment_bytes = random.choice((600, 2_000, 8_000, 1 << 20))
+        self.loose_segment_bytes = random.choice((600, 2_000))
+        self.loose_retention_bytes = random.choice((-1, 1_000, 6_000))
+        self.ledger_bytes = random.choice((600, 2_000, 16_000))
+        self.reserve_bytes = random.choice((0, 1_000, 10_000))
+        self.retention_ms = random.choice((700, 2_000))
+        self.pass_ms = random.choice((60, 300, 1_000))
+        self.stop_ms = random.choice((0, 200, 2_000))
+        self.request_timeout_ms = random.choice((400, 800, 1_500))
+        self.codec = random.choice((Codec.NONE, Codec.NONE, Codec.LZ4, Codec.GZIP))
+        self.has_gardener = random.random() < 0.6
+        self.has_session_reader = random.random() < 0.6
+        self.patience_s = random.uniform(0.02, 0.5)
+        """After which the operator restarts a node with a log that is offline."""
+        self.ends_with = random.choice(("power cut", "power cut", "kill", "clean stop"))
+
+
+class CountingRetry(Retry):
+    """Tells its cluster when something is asked again."""
+
+    def __init__(self, cluster: "PatientCluster", timeout_ms: int) -> None:
+        super().__init__(cluster.ports.clock, cluster.ports.entropy, timeout_ms)
+        self._cluster = cluster
+
+    async def after(self, error: ClientError) -> None:
+        self._cluster.repetitions += 1
+        await super().after(error)
+
+
+class PatientCluster(Cluster):
+    """A cluster that counts how often something was asked again, and remembers its connections."""
+
+    repetitions = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.opened: dict[BrokerConnection, None] = {}
+
+    async def connection(self, node_id: int, lane: str = "") -> BrokerConnection:
+        return self._noted(await super().connection(node_id, lane))
+
+    async def any_connection(self, lane: str = "") -> BrokerConnection:
+        return self._noted(await super().any_connection(lane))
+
+    def _noted(self, connection: BrokerConnection) -> BrokerConnection:
+        self.opened[connection] = None
+        return connection
+
+    def nonsense(self) -> list[str]:
+        """What the node said that the client could not understand."""
+        failures = [connection._failure for connection in self.opened]
+        return [str(failure) for failure in failures if isinstance(failure, NotABroker)]
+
+    def retry(self, timeout_ms: int | None = None) -> Retry:
+        return CountingRetry(self, self.timeout_ms if timeout_ms is None else timeout_ms)
+
+
+@dataclass(slots=True)
+class KnownTopic:
+    """A topic that is known to be there."""
+
+    partitions: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class Book:
+    """One history, and what its producers were told."""
+
+    def __init__(self, time_s: Callable[[], float]) -> None:
+        self.events: list[Event] = []
+        self.recorder = Recorder.in_memory(lambda: int(time_s() * 1e9), self.events.append)
+        self.acknowledged = 0
+
+
+class Stage:
+    """See the module."""
+
+    def __init__(self, world: World, script: Script) -> None:
+        self.world = world
+        self.script = script
+        time_s = world.loop.time
+        self._began_s = time_s()
+        self.strict = Book(time_s)
+        self.loose = Book(time_s)
+        self.counts: Counter[str] = Counter()
+        """What happened, by kind."""
+        self.timeline: list[str] = []
+        self.trouble: list[str] = []
+        """Sentences that the node should never have had to say."""
+        self.topics: dict[str, KnownTopic] = {}
+        self.unsure: dict[str, None] = {}
+        """Topics of which nobody can say whether they are there."""
+        self.cut_asked: dict[str | int, int] = {}
+        """Up to where somebody wanted records deleted, whether or not it came to that."""
+        self.cut_done: dict[str, int] = {}
+        self.loose_starts: dict[str | int, int] = {}
+        self.is_calm = False
+        self.clusters: list[PatientCluster] = []
+        self.ambush: Callable[[str], None] | None = None
+        """Called when a client was told that something is done."""
+        self.ends: dict[str, int] | None = None
+        """At the very end: how far each partition of the two topics reaches, for readers to get there."""
+        self.finished: dict[str, None] = {}
+        """Clients that are through."""
+        self.progress = asyncio.Event()
+
+    # --- telling
+
+    @property
+    def time_s(self) -> float:
+        """Virtual seconds since the world began."""
+        return self.world.loop.time() - self._began_s
+
+    def tell(self, who: str, what: str) -> None:
+        """A line for whoever replays the seed; part of the trace as well."""
+        self.timeline.append(f"{self.time_s:9.4f}  {who:<11} {what}")
+        self.world.note("told", who, what)
+
+    def count(self, kind: str, who: str, what: str = "") -> None:
+        """The same for something that is also counted."""
+        self.counts[kind] += 1
+        self.tell(who, f"{kind}{': ' if what else ''}{what}")
+
+    # --- clients
+
+    def cluster(self, ports: Ports) -> PatientCluster:
+        """The cluster as the client with these ports sees it."""
+        cluster = PatientCluster(
+            f"{NODE}:{PORT}",
+            ports=ClientPorts(ports.network, ports.clock, ports.entropy),
+            client_id=ports.name,
+            connect_timeout_ms=1_200,
+            request_timeout_ms=self.script.request_timeout_ms,
+            timeout_ms=60_000,
+        )
+        self.clusters.append(cluster)
+        return cluster
+
+    def hear(self, name: str) -> None:
+        """A client was told that something is done: a good moment for a power cut."""
+        if self.ambush is not None:
+            self.ambush(name)
+
+    def finish(self, name: str) -> None:
+        """A client is through."""
+        self.finished[name] = None
+        self.progress.set()
+
+    async def until_finished(self, names: list[str]) -> None:
+        """Waits for clients."""
+        while not all(name in self.finished for name in names):
+            self.progress.clear()
+            await self.progress.wait()
+
+    # --- judging
+
+    def reports(self) -> tuple[Report, Report]:
+        """What `verify` says of the two histories."""
+        strict = check(self.strict.events, Rules(log_starts=self.cut_asked))
+        loose = check(self.loose.events, Rules(waived=MAY_DOUBLE, log_starts=self.loose_starts))
+        return strict, loose
+
+
+class Ears(logging.Handler):
+    """Hears what the node says in its log; what begins with a traceback is a mistake of ours."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(logging.WARNING)
+        self._stage = stage
+        self._logger = logging.getLogger("penstock")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lane = LANE.get(None)
+        if lane is not None and lane.gate is Gate.ENDED:
+            return  # the remains of a killed process
+        sentence = record.getMessage()
+        self._stage.tell(NODE, f"says: {sentence}")
+        if record.exc_info and record.exc_info[1] is not None:
+            self._stage.trouble.append(f"{sentence} ({record.exc_info[1]!r})")
+
+    def __enter__(self) -> Self:
+        self._before = self._logger.propagate, self._logger.level
+        self._logger.propagate = False
+        self._logger.setLevel(logging.WARNING)
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate, level = self._before
+        self._logger.setLevel(level)

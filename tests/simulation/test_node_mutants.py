@@ -1,0 +1,194 @@
+"""The worlds can fail: each remedy that is taken out of node, log or client is missed within a few dozen of them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.client.outbox import Outbox
+from penstock.host.lossy import LossyDisk
+from penstock.log import manifest as manifest_module
+from penstock.log import recovery as recovery_module
+from penstock.log.log import Log, SyncTicket
+from penstock.log.producers import ProducerStates
+from penstock.model.errors import ErrorCode
+from penstock.model.ports import Disk
+from penstock.replication.fetch_sessions import Wanted
+from penstock.server.adoption import Adoption
+from penstock.server.controller_runner import ControllerRunner
+from penstock.server.handlers import produce as produce_module
+from penstock.server.order import Order
+from penstock.server.partition import Partition
+from penstock.server.serving import Answer
+from penstock.server.waiters import Watchers
+from tests.simulation.node_world import run_seed
+
+SEEDS_MAX = 150
+
+
+def acknowledges_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_module, "_is_reached", lambda *_: True)
+
+
+def shows_records_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The high watermark runs ahead of the disk; acknowledgements still wait for it."""
+    advance = Partition.advance
+
+    def runs_ahead(self: Partition) -> None:
+        self.log.advance_high_watermark(self.log.written_end)
+        self.watchers.notify()
+        advance(self)
+
+    monkeypatch.setattr(Partition, "advance", runs_ahead)
+
+
+def forgets_producers_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery_module, "_load_producers", lambda *_: ProducerStates())
+    monkeypatch.setattr(recovery_module._TailScan, "_finish", _and_forget(recovery_module._TailScan._finish))
+
+
+def _and_forget(finish: Callable[..., None]) -> Callable[..., None]:
+    def finish_and_forget(self: Any, *rest: Any) -> None:
+        finish(self, *rest)
+        self.log.producers = ProducerStates()
+
+    return finish_and_forget
+
+
+def takes_what_it_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No deduplication: a batch that comes again is appended again."""
+    monkeypatch.setattr(ProducerStates, "check", lambda *_: None)
+
+
+def forgets_new_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Log.begin_sync
+
+    def without_names(self: Log) -> SyncTicket | None:
+        ticket = begin(self)
+        return ticket._replace(has_new_names=False) if ticket is not None else None
+
+    monkeypatch.setattr(Log, "begin_sync", without_names)
+
+
+def syncs_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_self: LossyDisk, _path: str) -> None:
+        return None
+
+    monkeypatch.setattr(LossyDisk, "sync_dir", nothing)
+
+
+def answers_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is ready does not wait for those in front of it."""
+    add = Order.add
+
+    def at_once(self: Order, answer: Answer, cost_bytes: int) -> None:
+        if isinstance(answer, list | tuple) and len(self):
+            asyncio.get_running_loop().create_task(self._send(answer))  # type: ignore[arg-type]
+            answer = None
+        add(self, answer, cost_bytes)
+
+    monkeypatch.setattr(Order, "add", at_once)
+
+
+def forgets_to_wake_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watchers, "notify", lambda _: None)
+
+
+def adopts_all_but_the_last_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Adoption.start
+
+    async def overlooks_one(self: Adoption) -> None:
+        logs = self._directory.logs
+        if len(logs) > 3:
+            logs.pop(max(name for name in logs if not name.startswith("__")))
+        await start(self)
+
+    monkeypatch.setattr(Adoption, "start", overlooks_one)
+
+
+def replies_before_the_metadata_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(self: ControllerRunner, command: Any) -> Any:
+        log = self._online()
+        decision = self._controller.decide(command, self._clock.wall_ms())
+        if decision.records:
+            self._record(log, decision.records)
+            self._publish(log.written_end)
+        return decision.reply
+
+    monkeypatch.setattr(ControllerRunner, "ask", at_once)
+
+
+def trusts_the_page_cache_after_a_failed_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery_module._TailScan, "_write_again", lambda *_: None)
+
+
+def shows_a_new_start_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = manifest_module.write
+
+    async def shows_first(log: Log, disk: Disk, settled: int, reserve: Any = None, front: Any = None) -> None:
+        if front is not None:
+            log.start_offset = front.start_offset
+        await write(log, disk, settled, reserve, front)
+
+    monkeypatch.setattr(manifest_module, "write", shows_first)
+
+
+def sends_a_batch_that_may_have_arrived_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the client: after a lost connection a batch gets a new sequence."""
+    answered = Outbox.answered
+
+    def starts_anew(self: Outbox, batch: Any, code: ErrorCode, *rest: Any) -> Any:
+        if code is ErrorCode.NETWORK_EXCEPTION:
+            self._wants_reset = True
+        return answered(self, batch, code, *rest)
+
+    monkeypatch.setattr(Outbox, "answered", starts_anew)
+
+
+def leaves_news_out_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session's reader hears of records only when the log start moves as well."""
+    monkeypatch.setattr(Wanted, "is_news", lambda self, found: found.log_start_offset != self.told_log_start)
+
+
+def keeps_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def leaves_it(self: Adoption, name: str, index: int) -> None:
+        self._retire(self._logs[name].pop(index))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Adoption, "_remove", leaves_it)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        acknowledges_before_the_sync,
+        shows_records_before_the_sync,
+        forgets_producers_at_a_start,
+        takes_what_it_has_seen,
+        forgets_new_names,
+        syncs_no_directory,
+        answers_out_of_order,
+        forgets_to_wake_readers,
+        adopts_all_but_the_last_log,
+        replies_before_the_metadata_is_durable,
+        trusts_the_page_cache_after_a_failed_sync,
+        shows_a_new_start_before_it_is_durable,
+        sends_a_batch_that_may_have_arrived_as_a_new_one,
+        leaves_news_out_of_a_session,
+        keeps_a_deleted_topic,
+    ],
+)
+def test_the_worlds_notice(
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    mutant(monkeypatch)
+    for seed in range(SEEDS_MAX):
+        try:
+            run_seed(seed)
+        except Exception:
+            record_property("seeds_needed", seed + 1)
+            return
+    raise AssertionError(f"{mutant.__name__} went unnoticed in {SEEDS_MAX} worlds")
