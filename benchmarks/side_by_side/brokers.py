@@ -5,6 +5,7 @@ on their defaults; deleted files go at once, because a benchmark deletes more th
 """
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -34,6 +35,9 @@ from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.raw_client import RawClient, Topic
 
 HOST = "127.0.0.1"
+REMOVED_S = 30.0
+REMAINS_BYTES = 4 * 1024 * 1024
+"""The brokers' own files grow, too."""
 START_S = 300.0
 STOP_S = 300.0
 TOPIC_S = 300.0
@@ -122,9 +126,23 @@ class Broker(ABC):
             (answer,) = client.ask(request, DeleteTopicsResponse).responses
         assert answer.error_code is ErrorCode.NONE, answer
 
+    def used_bytes(self) -> int:
+        """What its files take on disk."""
+        total = 0
+        for path in self.files():
+            with contextlib.suppress(FileNotFoundError):
+                total += path.stat().st_blocks * 512
+        return total
+
+    def wait_until_removed(self, before_bytes: int) -> None:
+        """Waits until deleted files are gone: removing them is work that belongs into nobody's window."""
+        deadline = time.monotonic() + REMOVED_S
+        while self.used_bytes() > before_bytes + REMAINS_BYTES and time.monotonic() < deadline:
+            time.sleep(0.1)
+
     def files(self) -> list[Path]:
-        """All data files."""
-        return [path for path in self.directory.rglob("*") if path.is_file()]
+        """All data files; some may go while they are listed."""
+        return [Path(folder) / name for folder, _, names in os.walk(self.directory) for name in names]
 
 
 class Penstock(Broker):

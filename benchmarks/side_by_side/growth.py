@@ -143,6 +143,7 @@ def measure(
     """One round at one size."""
     work = point.work
     chosen = {**settings, **(point.settings or {})}
+    before_bytes = broker.used_bytes()
     topics = [broker.create(new_name(), work.partitions, chosen) for _ in range(point.topics)]
     job = work.job(broker, topics[0], settings={"topic_ids": [each.topic_id.hex() for each in topics]})
     load = Load([("generator", job)], conditions.cores.load)
@@ -158,6 +159,7 @@ def measure(
         found |= restart(broker, topics[-1], work.partitions - 1)
     for topic in topics:
         broker.delete(topic)
+    broker.wait_until_removed(before_bytes)
     return found
 
 

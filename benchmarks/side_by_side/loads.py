@@ -365,11 +365,13 @@ def new_name() -> str:
 
 @contextmanager
 def a_topic(broker: Broker, partitions: int, settings: Mapping[str, str], batch: Batch) -> Iterator[Topic]:
-    """A new topic for one round. Before it begins, the disk has nothing left to do."""
+    """A new topic for one round. Before it begins, and after it, the disk has nothing left to do."""
+    before_bytes = broker.used_bytes()
     topic = broker.create(new_name(), partitions, settings, batch)
     os.sync()
     yield topic
     broker.delete(topic)  # after a failure everything goes with the broker
+    broker.wait_until_removed(before_bytes)
 
 
 def fill(broker: Broker, topic: Topic, writing: Produce, size_bytes: int, conditions: Conditions) -> None:

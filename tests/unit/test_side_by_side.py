@@ -1,5 +1,6 @@
 """The benchmark's own honesty: what it checks, what it refuses, and that its pages say what was measured."""
 
+import json
 import os
 import socket
 import threading
@@ -219,6 +220,14 @@ def test_the_recorded_page_is_made_of_the_recorded_figures_alone() -> None:
     assert (results.FOLDER / report.PAGE).read_text() == report.page(found), "a figure was changed by hand"
     for row in found.values():
         assert not row["measured"]["commit"].endswith("+")
+
+
+@pytest.mark.skipif(not (results.FOLDER / growth.FILE).exists(), reason="nothing is recorded yet")
+def test_the_recorded_page_of_growth_is_made_of_the_recorded_figures_alone() -> None:
+    found = json.loads((results.FOLDER / growth.FILE).read_text())["series"]
+    assert (results.FOLDER / growth.PAGE).read_text() == growth.page(found), "a figure was changed by hand"
+    for series in found.values():
+        assert not series["measured"]["commit"].endswith("+")
 
 
 @pytest.mark.parametrize(("slope", "words"), [(-0.4, "falls"), (0.0, "stays the same"), (1.0, "in proportion")])
