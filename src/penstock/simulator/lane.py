@@ -6,8 +6,11 @@ callbacks wait and come in a burst; an ended lane's callbacks never run again, a
 
 import asyncio
 import enum
+from contextlib import suppress
 from contextvars import Context, ContextVar
-from typing import Any
+from typing import Any, Final
+
+CLEANUPS_MAX: Final = 5
 
 
 class Gate(enum.Enum):
@@ -51,18 +54,20 @@ class Lane:
 
     def close_tasks(self) -> None:
         """Unwinds what is suspended, so that nothing is left to the garbage collector. Errors on the way are void."""
-        tasks, self.tasks = self.tasks, []
-        for task in tasks:
-            if task.done():
-                if has_unseen_error(task):
-                    task.exception()
-                continue
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine: Any = task.get_coro()
-            try:
-                self.context.run(coroutine.close)
-            except BaseException:  # noqa: S112 - it is dead; what its cleanup thinks of that interests nobody
-                continue
+        for _ in range(CLEANUPS_MAX):  # whoever cleans up may start tasks for it
+            tasks, self.tasks = self.tasks, []
+            for task in tasks:
+                self._close(task)
+
+    def _close(self, task: asyncio.Task[Any]) -> None:
+        if task.done():
+            if has_unseen_error(task):
+                task.exception()
+            return
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        coroutine: Any = task.get_coro()
+        with suppress(BaseException):  # it is dead; what its cleanup thinks of that interests nobody
+            self.context.run(coroutine.close)
 
 
 LANE: ContextVar[Lane] = ContextVar("LANE")

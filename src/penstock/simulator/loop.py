@@ -168,10 +168,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         """Drops everything that waits; suspended coroutines are unwound."""
         self._must_be_idle()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        _set_running_loop(self)  # who cleans up finds this loop, and does not make one of the real world
+        try:
             for lane in self._lanes:
-                lane.close_tasks()
+                self._unwind(lane)
+        finally:
+            _set_running_loop(None)
         self._is_closed = True
         self._ready.clear()
         self._timers.clear()

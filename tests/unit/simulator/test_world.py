@@ -1,6 +1,8 @@
 """Nodes start, crash, stand still and come back; what they leave behind is what a real machine would."""
 
 import asyncio
+import gc
+import warnings
 
 import pytest
 
@@ -248,6 +250,39 @@ def test_what_the_remains_of_a_killed_program_leave_unseen_fails_nothing(world: 
     world.run(1)
     world.kill("n")
     world.run(1)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_cleanup_that_starts_tasks_leaves_nothing_behind(is_killed: bool) -> None:
+    said: list[str] = []
+
+    async def say_goodbye() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            said.append("unwound")
+
+    async def main(_: Ports) -> None:
+        work = asyncio.create_task(asyncio.sleep(1e9))
+        try:
+            await asyncio.shield(work)
+        finally:
+            said.append("cleaning up")
+            await asyncio.gather(work, say_goodbye(), return_exceptions=True)
+
+    with World(1) as world:
+        world.add("n", main)
+        world.start("n")
+        world.run(1)
+        if is_killed:
+            world.kill("n")
+            world.run(1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        del world
+        gc.collect()
+    assert said == ["cleaning up"], "what never began has nothing to unwind"
+    assert [str(each.message) for each in told] == []
 
 
 def test_a_task_that_failed_unseen_fails_the_world() -> None:
