@@ -154,11 +154,12 @@ class Follower:
         self.name = name
         self.partitions = [TopicPartition(topic, index) for index in range(partitions)]
         random = self.random = stage.world.streams.stream("client", name)
+        partition_bytes_max = random.choice((300, 4_000, 1 << 20))
         self.settings = FetchSettings(
             isolation=random.choice(list(Isolation)),
             wait_ms_max=random.choice((50, WAIT_MS)),
-            bytes_min=random.choice((1, 1, 500)),
-            partition_bytes_max=random.choice((300, 4_000, 1 << 20)),
+            bytes_min=min(random.choice((1, 1, 500)), partition_bytes_max),  # else every fetch waits in vain
+            partition_bytes_max=partition_bytes_max,
         )
         self.max_records = random.choice((3, 500))
         self.lives = 0
