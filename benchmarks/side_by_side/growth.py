@@ -37,7 +37,7 @@ from benchmarks.side_by_side.loads import (
 from benchmarks.side_by_side.machine import divided_cores
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, check_recordable, is_noisy, rounded, spread
 from benchmarks.side_by_side.rows import CONTENDERS
-from benchmarks.side_by_side.running import Plan, running
+from benchmarks.side_by_side.running import WARM_OTHERS_S_MAX, Plan, running
 from tests.compatibility.raw_client import RawClient, Refused, Topic
 
 FILE = "growth.json"
@@ -81,8 +81,8 @@ SERIES: Mapping[str, Series] = {
             "4 KiB batches from 16 connections, over 1 to 10,000 partitions",
             "partitions",
             tuple(
-                Point(size, Produce(connections=16, partitions=size, batch_bytes=4096))
-                for size in (1, 10, 100, 1000, 10_000)
+                Point(size, Produce(connections=16, partitions=size // topics, batch_bytes=4096), topics)
+                for size, topics in ((1, 1), (10, 1), (100, 1), (1000, 1), (10_000, 2))  # Kafka refuses more at once
             ),
             restarts=True,
         ),
@@ -121,20 +121,32 @@ def run_series(series: Series, plan: Plan) -> dict[str, Any]:
     kinds = {CONTENDERS[name].broker for name in names}
     found: dict[str, dict[str, list[Figures]]] = {name: {} for name in names}
     with running(kinds, plan) as brokers:
-        for name in names:
-            if plan.warm_s:
-                seconds = plan.warm_s if CONTENDERS[name].broker == "kafka" else min(plan.warm_s, 5.0)
-                warming = Conditions(plan.conditions.cores, seconds, plan.conditions.lead_s)
-                measure(series.points[0], brokers[CONTENDERS[name].broker], CONTENDERS[name].settings, warming, False)
         for point in series.points:
+            if point is series.points[0] or series.restarts:  # a JVM that was started again is cold again
+                for name in names:
+                    warm(point, brokers[CONTENDERS[name].broker], name, plan)
             for number in range(plan.rounds):
                 for name in names:
                     contender = CONTENDERS[name]
-                    restarts = series.restarts and number == 0
+                    restarts = series.restarts and number == plan.rounds - 1 and _is_last(name, names)
                     figure = measure(point, brokers[contender.broker], contender.settings, plan.conditions, restarts)
                     found[name].setdefault(str(point.size), []).append(figure)
                     tell(series, name, point, figure)
     return {"title": series.title, "axis": series.axis, "per_byte": series.per_byte, "points": found}
+
+
+def _is_last(name: str, names: Sequence[str]) -> bool:
+    """Whether no other contender needs the same broker after this one."""
+    later = names[names.index(name) + 1 :]
+    return CONTENDERS[name].broker not in {CONTENDERS[each].broker for each in later}
+
+
+def warm(point: Point, broker: Broker, name: str, plan: Plan) -> None:
+    """As in the rows: a JVM for as long as was asked for, others for a moment."""
+    seconds = plan.warm_s if broker.name == "kafka" else min(plan.warm_s, WARM_OTHERS_S_MAX)
+    if seconds:
+        conditions = Conditions(plan.conditions.cores, seconds, plan.conditions.lead_s)
+        measure(point, broker, CONTENDERS[name].settings, conditions, restarts=False)
 
 
 def measure(
