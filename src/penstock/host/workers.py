@@ -1,9 +1,15 @@
-"""Worker threads for calls that block. They share the interpreter: work that computes belongs in another process."""
+"""Worker threads for calls that block. They share the interpreter: work that computes belongs in another process.
+
+The threads are our own and not an executor's: a round of group commit hands over two pieces of work, and what handing
+over costs is what every acknowledgement waits for.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -13,15 +19,62 @@ THREADS_MAX = 4
 class ThreadWorkers:
     """At most so many threads, started when they are first needed; what they cannot take waits in order."""
 
-    __slots__ = ("_pool",)
+    __slots__ = ("_idle", "_is_closed", "_queue", "_threads", "_threads_max")
 
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="penstock-worker")
+        self._threads_max = threads_max
+        self._threads: list[Thread] = []
+        self._idle = 0
+        """Threads that have nothing to do, less the work that waits for one; only the loop's thread counts."""
+        self._queue: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = SimpleQueue()
+        self._is_closed = False
 
-    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+    def run(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """What `work` returns or raises. Work that has begun ends, even if nobody waits for it any more."""
-        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+        if self._is_closed:
+            raise RuntimeError("the workers have gone home")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._idle <= 0 and len(self._threads) < self._threads_max:
+            self._start_one()
+        self._idle -= 1
+        self._queue.put((work, future))
+        return future
+
+    def _start_one(self) -> None:
+        thread = Thread(target=self._work, name=f"penstock-worker-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        self._idle += 1
+        thread.start()
 
     def close(self) -> None:
         """Waits for work that has begun; cancels the rest."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._is_closed = True
+        with suppress(Empty):
+            while (order := self._queue.get_nowait()) is not None:
+                order[1].cancel()
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (order := self._queue.get()) is not None:
+            work, future = order
+            result, failure = None, None
+            if not future.cancelled():
+                try:
+                    result = work()
+                except BaseException as error:
+                    failure = error
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                future.get_loop().call_soon_threadsafe(self._deliver, future, result, failure)
+            del work, future, order, result, failure  # nothing is kept alive while more work is waited for
+
+    def _deliver(self, future: "asyncio.Future[Any]", result: object, failure: BaseException | None) -> None:
+        self._idle += 1
+        if future.cancelled():
+            return
+        if failure is None:
+            future.set_result(result)
+        else:
+            future.set_exception(failure)
