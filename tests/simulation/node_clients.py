@@ -25,7 +25,7 @@ from penstock.records.rows import Record
 from penstock.simulator.node import Ports
 from penstock.verify.recorder import OpenOperation
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from tests.simulation.node_stage import FLEETING, SEGMENT_BYTES, STRICT, Book, KnownTopic, Stage
+from tests.simulation.node_stage import FLEETING, SEGMENT_BYTES, STRICT, Book, Broken, KnownTopic, Stage
 
 WAIT_MS = 400
 
@@ -331,6 +331,20 @@ def rows_of(place: str, records: Iterable[Record]) -> list[list[object]]:
     return [[place, record.offset, (record.value or b"").decode()] for record in records]
 
 
+async def check_topics(stage: Stage, admin: Admin) -> None:
+    """All topics are there as they were made and changed, and no others."""
+    listed = await admin.list_topics()
+    found = {topic.name: len(topic.partitions) for topic in listed if topic.name not in stage.unsure}
+    wanted = {name: topic.partitions for name, topic in stage.topics.items()}
+    if found != wanted:
+        raise Broken(f"topics and partitions are {found}, but should be {wanted}")
+    for name, topic in stage.topics.items():
+        configs = await admin.describe_configs(ConfigKind.TOPIC, name, names=list(topic.configs))
+        values = {key: entry.value for key, entry in configs.items()}
+        if values != topic.configs:
+            raise Broken(f"settings of {name} are {values}, but should be {topic.configs}")
+
+
 class Gardener:
     """Makes, fills, grows and deletes a topic again and again, changes settings, deletes records, asks for offsets.
 
@@ -353,6 +367,8 @@ class Gardener:
         admin = Admin(cluster)
         producer = Producer(cluster, creates_topics=False, delivery_timeout_ms=60_000)
         while not self.stage.is_calm:
+            if self.random.random() < 0.5:
+                await check_topics(self.stage, admin)
             known = self.stage.topics.get(self.topic)
             works: list[Work] = [self.ask_offsets, self.delete_records, self.change_settings]
             works += [self.make] if known is None else [self.grow, self.fill, self.fill, self.remove]
@@ -371,8 +387,6 @@ class Gardener:
         except Refused as refused:
             if refused.code is not done or self.cluster.repetitions == before:
                 raise
-        else:
-            self.stage.hear(self.name)
         return self.cluster.repetitions == before
 
     def take_another_name(self) -> None:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from tests.simulation.node_house import House
-from tests.simulation.node_stage import NODE, Stage
+from tests.simulation.node_stage import NODE, STRICT, Stage
 
 TORMENT_S: Final = (0.1, 6.0)
 """Between these moments of the world faults begin."""
@@ -25,6 +25,8 @@ KINDS: Final = (
     "kill",
     "ambush",
     "ambush",
+    "trap",
+    "trap",
     "clean stop",
     "second crash",
     "reset",
@@ -106,8 +108,9 @@ class Misfortune:
 
     async def _ambush(self) -> None:
         """A power cut the moment something is acknowledged."""
-        last = self._clients[-1]  # the gardener, if there is one: less is heard of it, so it comes more often
-        victim, down_s = self._random.choice([last, *self._clients]), self._random.uniform(0.0, 0.5)
+        # Half of them for the gardener, if there is one: it is not told often.
+        victims = self._clients[-1:] if self._random.random() < 0.5 else self._clients
+        victim, down_s = self._random.choice(victims), self._random.uniform(0.0, 0.5)
 
         def strike(name: str) -> None:
             if name == victim:
@@ -115,6 +118,11 @@ class Misfortune:
                 self._world.loop.call_soon(self._house.cut_power, down_s, context=self._world.loop.root.context.copy())
 
         self._stage.ambush = strike
+
+    async def _trap(self) -> None:
+        """A power cut in the middle of what takes several steps."""
+        path = self._random.choice(("manifest", "ledger", "__cluster_metadata", "index", "producers", STRICT, ""))
+        self._house.set_trap(path, self._random.choice((0, 1, 5)))
 
     async def _clean_stop(self) -> None:
         self._house.stop(self._random.uniform(0.0, 0.5))

@@ -34,6 +34,9 @@ class House:
             upkeep=UpkeepSettings(pass_ms=script.pass_ms, retention_ms=script.retention_ms),
         )
         self._machine = self._world.add(NODE, self._live)
+        self._wait = self._machine.disk.delay
+        self._machine.disk.delay = self._wait_or_fall
+        self._trap: tuple[str, int] | None = None
         self.node: Node | None = None
         """As long as it serves."""
         self._stopping: asyncio.Future[None] | None = None
@@ -120,6 +123,22 @@ class House:
         """A process takes the errors that were ordered with it when it ends."""
         self._is_spoilt = self._machine.disk.faults.capacity_bytes is not None
 
+    def set_trap(self, path: str, waits: int) -> None:
+        """The power goes while the disk is waited for, the next time but so many that this is in the path."""
+        self._trap = path, waits
+
+    async def _wait_or_fall(self, operation: str, path: str) -> None:
+        if self._trap is not None and self._trap[0] in path:
+            what, waits = self._trap
+            self._trap = what, waits - 1
+            if not waits:
+                self._trap = None
+                self._stage.tell(NODE, f"waits for {operation} of {path}")
+                context = self._world.loop.root.context.copy()
+                self._world.loop.call_soon(self.cut_power, 0.0, context=context)
+        assert self._wait is not None
+        await self._wait(operation, path)
+
     def spoil(self, operation: str, count: int) -> None:
         self._stage.count("disk error", NODE, f"the next {count} × {operation} will fail")
         self._is_spoilt = True
@@ -160,6 +179,7 @@ class House:
     def calm(self) -> None:
         """The disk works from now on; whoever may still meet an error that was ordered is restarted."""
         self._down_until_s = 0.0
+        self._trap = None
         if self._machine.disk.faults.capacity_bytes is not None:
             self.free()
         if self._is_spoilt and self._machine.is_up:

@@ -30,6 +30,11 @@ from penstock.verify.history import Event
 from penstock.verify.recorder import Recorder
 from penstock.verify.report import Report
 from penstock.verify.rules import Rules
+from penstock.wire.declare import Request
+from penstock.wire.messages.create_partitions import CreatePartitionsRequest
+from penstock.wire.messages.create_topics import CreateTopicsRequest
+from penstock.wire.messages.delete_topics import DeleteTopicsRequest
+from penstock.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 NODE: Final = "node"
 PORT: Final = 9092
@@ -37,6 +42,9 @@ STRICT: Final = "orders"
 LOOSE: Final = "hints"
 FLEETING: Final = "fleeting"
 SEGMENT_BYTES: Final = "internal.segment.bytes"
+
+CHANGES: Final = (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest, IncrementalAlterConfigsRequest)
+"""Requests that change the cluster."""
 
 MAY_DOUBLE: Final = frozenset({Kind.DUPLICATE, Kind.INT_NONMONOTONIC_SEND, Kind.NONMONOTONIC_SEND, Kind.REALTIME_ORDER})
 """What happens to a producer that is not idempotent when an answer gets lost."""
@@ -80,7 +88,7 @@ class Script:
         self.stop_ms = random.choice((0, 200, 2_000))
         self.request_timeout_ms = random.choice((400, 800, 1_500))
         self.codec = random.choice((Codec.NONE, Codec.NONE, Codec.LZ4, Codec.GZIP))
-        self.has_gardener = random.random() < 0.6
+        self.has_gardener = random.random() < 0.75
         self.has_session_reader = random.random() < 0.6
         self.patience_s = random.uniform(0.02, 0.5)
         """After which the operator restarts a node with a log that is offline."""
@@ -102,11 +110,18 @@ class CountingRetry(Retry):
 class PatientCluster(Cluster):
     """A cluster that counts how often something was asked again, and remembers its connections."""
 
-    repetitions = 0
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, address: str, on_answer: Callable[[], None], **options: Any) -> None:
+        """`on_answer` is called when somebody was told that the cluster has changed as wanted."""
+        super().__init__(address, **options)
+        self.repetitions = 0
         self.opened: dict[BrokerConnection, None] = {}
+        self._on_answer = on_answer
+
+    async def ask_checked(self, request: Request, *arguments: Any, **options: Any) -> Any:
+        answer = await super().ask_checked(request, *arguments, **options)
+        if isinstance(request, CHANGES):
+            self._on_answer()
+        return answer
 
     async def connection(self, node_id: int, lane: str = "") -> BrokerConnection:
         return self._noted(await super().connection(node_id, lane))
@@ -199,6 +214,7 @@ class Stage:
         """The cluster as the client with these ports sees it."""
         cluster = PatientCluster(
             f"{NODE}:{PORT}",
+            lambda: self.hear(ports.name),
             ports=ClientPorts(ports.network, ports.clock, ports.entropy),
             client_id=ports.name,
             connect_timeout_ms=1_200,

@@ -9,7 +9,6 @@ import asyncio
 from typing import Final, NamedTuple
 
 from penstock.client.admin import Admin
-from penstock.client.configs import ConfigKind
 from penstock.client.consumer import Consumer
 from penstock.client.errors import Refused
 from penstock.client.fetcher import FetchSettings
@@ -21,7 +20,7 @@ from penstock.server.metadata_log import METADATA_LOG
 from penstock.simulator.node import Ports
 from penstock.simulator.randomness import Streams
 from penstock.simulator.world import World
-from tests.simulation.node_clients import Follower, Gardener, Sender, SessionReader, label, rows_of
+from tests.simulation.node_clients import Follower, Gardener, Sender, SessionReader, check_topics, label, rows_of
 from tests.simulation.node_faults import Misfortune
 from tests.simulation.node_house import House
 from tests.simulation.node_stage import LOOSE, SEGMENT_BYTES, STRICT, Broken, Ears, KnownTopic, Script, Stage
@@ -163,7 +162,8 @@ class Drama:
         stage = self.stage
         cluster = stage.cluster(ports)
         admin = Admin(cluster)
-        await self._check_topics(admin)
+        await check_topics(stage, admin)
+        self._check_logs()
         await self._probe(admin)
         ends: dict[str, int] = {}
         for topic, book in ((STRICT, stage.strict), (LOOSE, stage.loose)):
@@ -195,25 +195,14 @@ class Drama:
             wanted = f"{stage.cut_done.get(place, 0)} to {stage.cut_asked.get(place, 0)}"
             raise Broken(f"{place} begins at {offset}, but was to begin at {wanted}")
 
-    async def _check_topics(self, admin: Admin) -> None:
-        """All topics are there as they were made and changed, and no others; so are their logs."""
-        known, unsure = self.stage.topics, self.stage.unsure
-        listed = await admin.list_topics()
-        found = {topic.name: len(topic.partitions) for topic in listed if topic.name not in unsure}
-        wanted = {name: topic.partitions for name, topic in known.items()}
-        if found != wanted:
-            raise Broken(f"topics and partitions are {found}, but should be {wanted}")
-        for name, topic in known.items():
-            configs = await admin.describe_configs(ConfigKind.TOPIC, name, names=list(topic.configs))
-            values = {key: entry.value for key, entry in configs.items()}
-            if values != topic.configs:
-                raise Broken(f"settings of {name} are {values}, but should be {topic.configs}")
-        node = self.house.node
+    def _check_logs(self) -> None:
+        """The node has the logs of all topics, and no others."""
+        node, stage = self.house.node, self.stage
         assert node is not None
-        logs = sorted(name for name in node.directory.logs if name.rpartition("-")[0] not in unsure)
-        expected = sorted([METADATA_LOG, *(label(name, at) for name, count in wanted.items() for at in range(count))])
-        if logs != expected:
-            raise Broken(f"the node has logs {logs}, but should have {expected}")
+        found = sorted(name for name in node.directory.logs if name.rpartition("-")[0] not in stage.unsure)
+        wanted = [label(name, at) for name, topic in stage.topics.items() for at in range(topic.partitions)]
+        if found != sorted([METADATA_LOG, *wanted]):
+            raise Broken(f"the node has logs {found}, but should have those of {sorted(wanted)}")
 
     async def _probe(self, admin: Admin) -> None:
         """Whoever waits at the end of a partition is woken by a record, and not by the end of its patience."""
