@@ -8,6 +8,8 @@ import hashlib
 import subprocess
 from pathlib import Path
 
+STDERR = 2
+
 
 def build(project: Path) -> Path:
     """Brings the project's `target` up to date and returns it. One process builds, the others wait for it."""
@@ -18,7 +20,8 @@ def build(project: Path) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = _fingerprint(project)
         if not stamp.exists() or stamp.read_text() != wanted:
-            subprocess.run(["mvn", "-q", "-B", "-Dstyle.color=never", "package"], cwd=project, check=True)
+            command = ["mvn", "-q", "-B", "-Dstyle.color=never", "package"]
+            subprocess.run(command, cwd=project, check=True, stdout=STDERR)  # our own output may be read by a program
             stamp.write_text(wanted)
     return target
 

@@ -70,9 +70,16 @@ def _inodes(port: int, proc: Path) -> Iterator[str]:
 
 def _holds(process: Path, inodes: set[str]) -> bool:
     try:
-        return any(str(each.readlink()) in inodes for each in (process / "fd").iterdir())
+        return any(_target(each) in inodes for each in (process / "fd").iterdir())
     except OSError:
         return False
+
+
+def _target(link: Path) -> str | None:
+    try:
+        return str(link.readlink())
+    except OSError:  # closed meanwhile
+        return None
 
 
 def _name(process: Path) -> str:
