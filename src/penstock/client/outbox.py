@@ -7,7 +7,9 @@ A batch is OPEN (takes records), CLOSED, IN FLIGHT, and then done, failed, or CL
 - a broker that does not know a producer takes any sequence from it: until the first batch under a name is in the log,
   no second one leaves, or it could come first;
 - a batch keeps its sequence until the broker has proven that it is not in the log: then, and when a batch was given up
-  whose fate is unknown, the epoch is raised and sequences begin at 0 again (KIP-360), so that stragglers are fenced.
+  whose fate is unknown, the epoch is raised and sequences begin at 0 again (KIP-360), so that stragglers are fenced;
+- a batch that may be in the log, or get there late (an earlier attempt is adrift on a connection that broke), never
+  gets another sequence: it would be there twice. When sequences begin anew, its sender is told that nobody knows.
 """
 
 from collections import deque
@@ -38,6 +40,7 @@ class Verdict(Enum):
 
 
 _LOST_STATE = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+_NOT_APPENDED = (*_LOST_STATE, ErrorCode.NOT_ENOUGH_REPLICAS)
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
@@ -65,6 +68,7 @@ class Batch:
         "data",
         "deliveries",
         "held_bytes",
+        "is_adrift",
         "number",
         "opened_ms",
         "sequence",
@@ -78,6 +82,8 @@ class Batch:
         """For each record whoever waits for it, and its timestamp."""
         self.held_bytes = 0
         self.attempts = 0
+        self.is_adrift = False
+        """Whether an attempt may have been appended, or may still be."""
         self.sequence: int | None = None
         self.data: bytearray | None = None
         self._identity: tuple[int, int, int] | None = None
@@ -104,6 +110,7 @@ class Outbox:
         self.spent_id: int | None = None
         """A producer id that must not be used here again."""
         self.not_before_ms = 0
+        self._lost: list[Batch] = []
         self._settings = settings
         self._is_mending = False
         self._has_gap = False
@@ -115,7 +122,7 @@ class Outbox:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.queue and not self.in_flight
+        return not self.queue and not self.in_flight and not self._lost
 
     # --- records come
 
@@ -177,6 +184,7 @@ class Outbox:
         elif self._may_repeat(batch, code) and now_ms < self._expires_ms(batch):
             verdict = Verdict.REPEAT
             self._is_mending = True
+            batch.is_adrift = batch.is_adrift or code not in _NOT_APPENDED
             self.not_before_ms = now_ms + pause_ms(batch.attempts)
             self._put_back(batch)
         else:
@@ -223,6 +231,11 @@ class Outbox:
         self._settle()
         return given_up
 
+    def take_lost(self) -> list[Batch]:
+        """Batches that were given up because nobody knows whether they are in the log."""
+        lost, self._lost = self._lost, []
+        return lost
+
     def expires_at_ms(self) -> int | None:
         """When the first waiting batch will be given up."""
         return self._expires_ms(self.queue[0]) if self.queue else None
@@ -239,6 +252,9 @@ class Outbox:
         if self._wants_reset or (self._has_gap and is_resolved):
             self._wants_reset = self._has_gap = self._is_known = False
             self._next_sequence = 0
+            if self._settings.is_idempotent:
+                self._lost += [batch for batch in self.queue if batch.is_adrift]
+                self.queue = deque(batch for batch in self.queue if not batch.is_adrift)
             for batch in self.queue:
                 batch.sequence = None
             if self.identity is not None:

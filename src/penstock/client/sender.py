@@ -161,6 +161,8 @@ class Sender:
         for outbox in list(self._active.values()):
             for batch in outbox.expire(now_ms):
                 self._fail(batch, self._too_late(outbox.partition, batch))
+            for batch in outbox.take_lost():
+                self._fail(batch, _adrift(outbox.partition, batch))
             if outbox.is_idle:
                 del self._active[outbox.partition]
                 continue
@@ -363,6 +365,14 @@ class Sender:
         return DeliveryTimedOut(
             f"{partition}: not delivered within {limit_ms} ms ({known}){reason}", is_unsent=is_unsent
         )
+
+
+def _adrift(partition: TopicPartition, batch: Batch) -> DeliveryTimedOut:
+    return DeliveryTimedOut(
+        f"{partition}: sent {batch.attempts} times without an answer, and once more could store it twice; it may be in "
+        "the log all the same: look there, or send it again if twice does no harm",
+        is_unsent=False,
+    )
 
 
 def _refused(partition: TopicPartition, result: Result) -> ClientError:

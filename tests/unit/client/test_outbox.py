@@ -220,8 +220,23 @@ def test_a_fenced_producer_starts_over_unless_it_may_write_twice() -> None:
     assert answer(outbox, two, ErrorCode.INVALID_PRODUCER_EPOCH) is Verdict.REPEAT
 
 
+def test_a_batch_that_may_arrive_late_is_not_sent_under_a_new_name() -> None:
+    """The first is given up; the second is refused behind it, while an earlier attempt of both is still on its way."""
+    outbox = make(timeout_ms=1000)
+    fill(outbox, 1, now_ms=0)
+    fill(outbox, 2, now_ms=500)
+    one, two = outbox.take(), outbox.take()
+    answer(outbox, one, LOST, now_ms=900)
+    answer(outbox, two, LOST, now_ms=900)
+    assert outbox.expire(1000) == [one]
+    assert outbox.take() is two
+    assert answer(outbox, two, OUT_OF_ORDER, now_ms=1001) is Verdict.REPEAT
+    assert outbox.take_lost() == [two]
+    assert identity(outbox.take()) == (ID, 1, 0), "the third was never sent"
+
+
 # What happens to a batch on its way: the broker takes it or not, and the answer comes or not.
-FATES = ["answered", "answered", "answered", "lost before", "lost after", "moved", "refused", "refused late"]
+FATES = ["answered", "answered", "answered", "lost before", "lost after", "adrift", "moved", "refused", "refused late"]
 
 
 @settings(max_examples=500, deadline=None)
@@ -241,11 +256,17 @@ def test_whatever_happens_on_the_way_nothing_is_there_twice_or_out_of_order(
     now_ms = rounds = 0
     delivered: list[int] = []
     answers: list[tuple[Batch, ErrorCode]] = []
+    adrift: list[bytes] = []
     while not outbox.is_idle:
         rounds += 1
         assert rounds < 1000
         now_ms += 70_000 if rounds in naps else 1000
         outbox.expire(now_ms)
+        outbox.take_lost()
+        if not rounds % 4:  # a broken connection whose bytes the broker had not read yet
+            for data in adrift:
+                log.append(data)
+            adrift.clear()
         room = sizes.popleft() if sizes else 5
         while room and (at := outbox.ready_at_ms(is_flushing=True)) is not None and at <= now_ms:
             room -= 1
@@ -259,6 +280,9 @@ def test_whatever_happens_on_the_way_nothing_is_there_twice_or_out_of_order(
                     log.append(bytes(batch.data))
                     code = LOST
                 case "lost before":
+                    code = LOST
+                case "adrift":
+                    adrift.append(bytes(batch.data))
                     code = LOST
                 case "refused":
                     code = TOO_LARGE
