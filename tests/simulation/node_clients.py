@@ -442,7 +442,11 @@ class Gardener:
             self.numbers += 1
             place, value = self.place(partition), f"{self.name}.{self.numbers}"
             operation = book.recorder.invoke(self.name, "send", [[place, None, value]])
-            delivery = await producer.publish(self.topic, value.encode(), partition=partition)
+            try:
+                delivery = await producer.publish(self.topic, value.encode(), partition=partition)
+            except DeliveryTimedOut as error:
+                operation.info(str(error))
+                continue
             operation.ok([[place, delivery.offset, value]])
             book.acknowledged += 1
         consumer = Consumer(admin.cluster, FetchSettings(wait_ms_max=100))

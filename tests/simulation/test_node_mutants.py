@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.client import outbox as outbox_module
 from penstock.client.outbox import Outbox
 from penstock.host.lossy import LossyDisk
 from penstock.log import manifest as manifest_module
@@ -134,8 +135,9 @@ def shows_a_new_start_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def sends_a_batch_that_may_have_arrived_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the client: after a lost connection a batch gets a new sequence."""
-    answered = Outbox.answered
+    """In the client: after a lost connection a batch is taken for one that did not arrive, and gets a new sequence."""
+    answered, not_appended = Outbox.answered, outbox_module._NOT_APPENDED
+    monkeypatch.setattr(outbox_module, "_NOT_APPENDED", (*not_appended, ErrorCode.NETWORK_EXCEPTION))
 
     def starts_anew(self: Outbox, batch: Any, code: ErrorCode, *rest: Any) -> Any:
         if code is ErrorCode.NETWORK_EXCEPTION:
