@@ -20,20 +20,6 @@ API_LINE = re.compile(r"^\t\w+\((\d+)\): (\d+)(?: to (\d+))? \[usable: (\d+)\],?
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
-    with PenstockNode(tmp_path_factory.mktemp("node")) as started:
-        yield started
-        assert "malformed" not in started.log
-        assert "mistake of ours" not in started.log
-
-
-@pytest.fixture(scope="module")
-def client(node: PenstockNode) -> Iterator[RawClient]:
-    with RawClient(node.bootstrap) as connected:
-        yield connected
-
-
-@pytest.fixture(scope="module")
 def tools() -> Iterator[KafkaTools]:
     started = KafkaTools()
     yield started
@@ -41,38 +27,40 @@ def tools() -> Iterator[KafkaTools]:
 
 
 def test_kafka_broker_api_versions_finds_every_api_usable(
-    tools: KafkaTools, node: PenstockNode, client: RawClient
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
 ) -> None:
-    said = tools.run("kafka-broker-api-versions", "--bootstrap-server", node.bootstrap).decode()
+    said = tools.run("kafka-broker-api-versions", "--bootstrap-server", penstock.bootstrap).decode()
     shown = {int(key): range(int(first), int(last or first) + 1) for key, first, last, _ in API_LINE.findall(said)}
-    assert shown == client.served
+    assert shown == penstock_client.served
     assert {Api.PRODUCE, Api.FETCH, Api.METADATA} <= set(shown)
-    assert said.startswith(f"{node.bootstrap} (id: 1 ")
+    assert said.startswith(f"{penstock.bootstrap} (id: 1 ")
 
 
 def test_kafka_cluster_names_the_cluster_and_its_nodes(
-    tools: KafkaTools, node: PenstockNode, client: RawClient
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
 ) -> None:
-    said = tools.run("kafka-cluster", "cluster-id", "--bootstrap-server", node.bootstrap).decode()
-    assert said.strip() == f"Cluster ID: {client.metadata().cluster_id}"
-    _, row = tools.run("kafka-cluster", "list-endpoints", "--bootstrap-server", node.bootstrap).decode().splitlines()
-    host, _, port = node.bootstrap.rpartition(":")
+    said = tools.run("kafka-cluster", "cluster-id", "--bootstrap-server", penstock.bootstrap).decode()
+    assert said.strip() == f"Cluster ID: {penstock_client.metadata().cluster_id}"
+    _, row = (
+        tools.run("kafka-cluster", "list-endpoints", "--bootstrap-server", penstock.bootstrap).decode().splitlines()
+    )
+    host, _, port = penstock.bootstrap.rpartition(":")
     assert row.split() == ["1", host, port, "null", "unfenced", "broker"]
 
 
-def test_kafka_features_describes_none(tools: KafkaTools, node: PenstockNode) -> None:
+def test_kafka_features_describes_none(tools: KafkaTools, penstock: PenstockNode) -> None:
     """A node does not name features yet; the tool must not stumble over that."""
-    assert tools.run("kafka-features", "--bootstrap-server", node.bootstrap, "describe") == b""
+    assert tools.run("kafka-features", "--bootstrap-server", penstock.bootstrap, "describe") == b""
 
 
 def test_offsets_and_sizes_are_those_of_what_was_produced(
-    tools: KafkaTools, node: PenstockNode, client: RawClient
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
 ) -> None:
-    topic = client.create_topic("offsets-and-sizes")
+    topic = penstock_client.create_topic("offsets-and-sizes")
     batches = [build([Record(0, NOW_MS + time, b"key", b"value")], Codec.NONE) for time in (5, 9, 7)]
     for batch in batches:
-        client.produce(topic, 0, batch)
-    bootstrap = ("--bootstrap-server", node.bootstrap)
+        penstock_client.produce(topic, 0, batch)
+    bootstrap = ("--bootstrap-server", penstock.bootstrap)
     for time, offset in ("earliest", 0), ("latest", 3), ("max-timestamp", 1), (str(NOW_MS + 9), 1):
         said = tools.run("kafka-get-offsets", *bootstrap, "--topic", topic.name, "--time", time).decode()
         assert said.strip() == f"{topic.name}:0:{offset}", time
@@ -89,32 +77,36 @@ def test_offsets_and_sizes_are_those_of_what_was_produced(
 
 
 def test_kafka_producer_perf_test_stores_what_it_counts(
-    tools: KafkaTools, node: PenstockNode, client: RawClient
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
 ) -> None:
-    topic = client.create_topic("perf")
+    topic = penstock_client.create_topic("perf")
     load = ["--num-records", "5000", "--record-size", "100", "--throughput", "-1"]
-    said = tools.run("kafka-producer-perf-test", "--bootstrap-server", node.bootstrap, "--topic", topic.name, *load)
+    said = tools.run("kafka-producer-perf-test", "--bootstrap-server", penstock.bootstrap, "--topic", topic.name, *load)
     assert said.decode().startswith("5000 records sent")
-    assert client.fetch(topic, 0, 0).high_watermark == 5000
+    assert penstock_client.fetch(topic, 0, 0).high_watermark == 5000
 
 
-def test_kafka_verifiable_producer_sees_every_message_stored(node: PenstockNode, client: RawClient) -> None:
-    topic = client.create_topic("verifiable")
+def test_kafka_verifiable_producer_sees_every_message_stored(
+    penstock: PenstockNode, penstock_client: RawClient
+) -> None:
+    topic = penstock_client.create_topic("verifiable")
     said = run_alone(
         "kafka-verifiable-producer",
-        *("--bootstrap-server", node.bootstrap, "--topic", topic.name, "--max-messages", "50", "--acks", "-1"),
+        *("--bootstrap-server", penstock.bootstrap, "--topic", topic.name, "--max-messages", "50", "--acks", "-1"),
     )
     events = [json.loads(line) for line in said.splitlines()]
     stored = {event["offset"]: event["value"] for event in events if event["name"] == "producer_send_success"}
     assert stored == {offset: str(offset) for offset in range(50)}
     (told,) = (event for event in events if event["name"] == "tool_data")
     assert (told["sent"], told["acked"]) == (50, 50)
-    assert client.fetch(topic, 0, 0).high_watermark == 50
+    assert penstock_client.fetch(topic, 0, 0).high_watermark == 50
 
 
-def test_kafka_configs_takes_a_setting_back(tools: KafkaTools, node: PenstockNode, client: RawClient) -> None:
-    topic = client.create_topic("configs", settings={"retention.ms": "123456789", "segment.bytes": "22222222"})
-    place = ("--bootstrap-server", node.bootstrap, "--topic", topic.name)
+def test_kafka_configs_takes_a_setting_back(
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
+) -> None:
+    topic = penstock_client.create_topic("configs", settings={"retention.ms": "123456789", "segment.bytes": "22222222"})
+    place = ("--bootstrap-server", penstock.bootstrap, "--topic", topic.name)
 
     def changed() -> list[str]:
         lines = tools.run("kafka-configs", *place, "--describe").decode().splitlines()[1:]
@@ -136,18 +128,20 @@ def test_kafka_configs_takes_a_setting_back(tools: KafkaTools, node: PenstockNod
     ids=["exists", "no increase", "bad name", "too few nodes"],
 )
 def test_kafka_topics_shows_the_nodes_refusal(
-    arguments: list[str], sentence: str, tools: KafkaTools, node: PenstockNode
+    arguments: list[str], sentence: str, tools: KafkaTools, penstock: PenstockNode
 ) -> None:
-    bootstrap = ("--bootstrap-server", node.bootstrap)
+    bootstrap = ("--bootstrap-server", penstock.bootstrap)
     tools.run("kafka-topics", *bootstrap, "--create", "--if-not-exists", "--topic", "there", "--partitions", "2")
     with pytest.raises(ToolFailed) as failed:
         tools.run("kafka-topics", *bootstrap, *arguments)
     assert sentence.lower() in str(failed.value).lower()
 
 
-def test_kafka_topics_lists_and_describes(tools: KafkaTools, node: PenstockNode, client: RawClient) -> None:
-    topic = client.create_topic("described", 2, {"retention.ms": "123456789"})
-    bootstrap = ("--bootstrap-server", node.bootstrap)
+def test_kafka_topics_lists_and_describes(
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
+) -> None:
+    topic = penstock_client.create_topic("described", 2, {"retention.ms": "123456789"})
+    bootstrap = ("--bootstrap-server", penstock.bootstrap)
     assert topic.name in tools.run("kafka-topics", *bootstrap, "--list").decode().splitlines()
     head, *parts = tools.run("kafka-topics", *bootstrap, "--describe", "--topic", topic.name).decode().splitlines()
     assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=123456789" in head

@@ -28,20 +28,6 @@ BATCH_BYTES_MAX = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
-    with PenstockNode(tmp_path_factory.mktemp("node")) as started:
-        yield started
-        assert "malformed" not in started.log
-        assert "mistake of ours" not in started.log
-
-
-@pytest.fixture(scope="module")
-def client(node: PenstockNode) -> Iterator[RawClient]:
-    with RawClient(node.bootstrap) as connected:
-        yield connected
-
-
-@pytest.fixture(scope="module")
 def spark() -> Iterator[Answerer]:
     started = spark_session.start()
     yield started
@@ -70,20 +56,20 @@ def values(client: RawClient, topic: Topic) -> list[list[int]]:
 
 
 def test_a_stream_copies_a_topic_and_goes_on_where_its_checkpoint_says(
-    spark: Answerer, node: PenstockNode, client: RawClient, tmp_path: Path
+    spark: Answerer, penstock: PenstockNode, penstock_client: RawClient, tmp_path: Path
 ) -> None:
-    source, sink = client.create_topic("source", PARTITIONS), client.create_topic("sink", PARTITIONS)
-    server = {"kafka.bootstrap.servers": node.bootstrap}
+    source, sink = penstock_client.create_topic("source", PARTITIONS), penstock_client.create_topic("sink", PARTITIONS)
+    server = {"kafka.bootstrap.servers": penstock.bootstrap}
     reading = {**server, "subscribe": source.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "60"}
     writing = {**server, "topic": sink.name, "checkpointLocation": str(tmp_path / "checkpoint")}
 
-    fill(client, source, range(100))
+    fill(penstock_client, source, range(100))
     assert spark.ask("copy", source=reading, sink=writing)["rows"] == [60, 40]
-    fill(client, source, range(100, 130))
+    fill(penstock_client, source, range(100, 130))
     assert spark.ask("copy", source=reading, sink=writing)["rows"] == [30]
     assert sum(spark.ask("copy", source=reading, sink=writing)["rows"]) == 0
 
-    copied = values(client, sink)
+    copied = values(penstock_client, sink)
     assert sorted(number for part in copied for number in part) == list(range(130))
     for part in copied:
         # What came out of one partition has kept its order, whatever it was mixed with.
@@ -93,11 +79,11 @@ def test_a_stream_copies_a_topic_and_goes_on_where_its_checkpoint_says(
 
 
 def test_a_batch_between_two_offsets_and_between_two_times(
-    spark: Answerer, node: PenstockNode, client: RawClient
+    spark: Answerer, penstock: PenstockNode, penstock_client: RawClient
 ) -> None:
-    topic = client.create_topic("between", PARTITIONS)
-    fill(client, topic, range(100))
-    server = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": topic.name}
+    topic = penstock_client.create_topic("between", PARTITIONS)
+    fill(penstock_client, topic, range(100))
+    server = {"kafka.bootstrap.servers": penstock.bootstrap, "subscribe": topic.name}
 
     def numbers(**bounds: object) -> list[int]:
         options = {**server, **{name: json.dumps(bound) for name, bound in bounds.items()}}
@@ -113,17 +99,17 @@ def test_a_batch_between_two_offsets_and_between_two_times(
 
 
 def test_a_range_that_was_deleted_is_an_error_and_not_less_data(
-    spark: Answerer, node: PenstockNode, client: RawClient
+    spark: Answerer, penstock: PenstockNode, penstock_client: RawClient
 ) -> None:
-    topic = client.create_topic("deleted", PARTITIONS)
-    fill(client, topic, range(100))
+    topic = penstock_client.create_topic("deleted", PARTITIONS)
+    fill(penstock_client, topic, range(100))
     part = DeleteRecordsPartition(partition_index=0, offset=30)
-    client.ask(
+    penstock_client.ask(
         DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic.name, partitions=[part])], timeout_ms=10_000),
         DeleteRecordsResponse,
     )
     options = {
-        "kafka.bootstrap.servers": node.bootstrap,
+        "kafka.bootstrap.servers": penstock.bootstrap,
         "assign": json.dumps({topic.name: [0]}),
         "startingOffsets": json.dumps({topic.name: {"0": 10}}),
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from penstock.model.ports import Buffer, FileSlice
 from penstock.wire.api import Api
-from penstock.wire.declare import Range, Request, Response
+from penstock.wire.declare import Range, Request
 
 if TYPE_CHECKING:
     from penstock.server.node import Node
@@ -88,9 +88,6 @@ class Served:
         return Range(declared.first, last)
 
 
-R = TypeVar("R", bound=Request)
-PlainHandler: TypeAlias = Callable[[R, Call], Awaitable[Response]]
-FramedHandler: TypeAlias = Callable[[Call, memoryview, int], Awaitable[Answer]]
 H = TypeVar("H", bound=Callable[..., Any])
 
 
