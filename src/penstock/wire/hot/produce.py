@@ -55,9 +55,9 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
     transactional_id = None
     size = b[p]
     p += 1
+    if size > 127:
+        size, p = read_uvarint(b, p - 1)
     if size:
-        if size > 127:
-            size, p = read_uvarint(b, p - 1)
         transactional_id, p = _text(b, p, size - 1)
     acks, timeout_ms = _ACKS_TIMEOUT(b, p)
     topics = b[p + 6]
