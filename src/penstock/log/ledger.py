@@ -5,6 +5,9 @@ are its records acknowledged. So after a crash there are two kinds of bytes and 
 log must be whole, and whatever is not is damage that is reported; above it nothing was promised and a torn tail is cut.
 An entry also carries a running checksum of what the batches' checksums do not cover (the first 21 bytes of each).
 
+Entries of one write, or of several that wait for their sync, may reach the disk in any order, a sector at a time. So an
+appended entry lies within one sector: it is whole or was never written, and one that is neither is damage.
+
 Two files of fixed size take turns, both there from the beginning, so that a full disk cannot stop a promise from being
 written down. Where it does all the same, nothing is promised, and the same may be recorded again.
 """
@@ -22,6 +25,8 @@ _ENTRY = Struct(">IIqIqIq")
 """The turn of the file, then the fields of LedgerEntry."""
 _CRC = Struct(">I")
 ENTRY_BYTES = _ENTRY.size + _CRC.size
+SECTOR_BYTES = 512
+"""What a disk writes whole or not at all; larger sectors are multiples of it."""
 
 LEDGER_BYTES = 4 * 1024 * 1024
 """The size of each of the two files; larger if there are very many logs."""
@@ -117,6 +122,8 @@ class Ledger:
                 live_bytes = position + ENTRY_BYTES
             elif position <= carried * ENTRY_BYTES:
                 return None
+            elif _crosses_sectors(position):
+                continue  # such places are left out, whatever lies there
             elif is_whole and turn < number:
                 break  # left over from an earlier turn: this one has not come so far
             elif any(data[position : position + ENTRY_BYTES]):
@@ -166,13 +173,13 @@ class Ledger:
         """Returns when the entries are on stable storage. May be called again before that, and after DiskFull."""
         for entry in entries:
             self.entries[entry.log_number] = entry
-        is_full = self.live_bytes + len(entries) * ENTRY_BYTES > self._size_bytes
+        data = _encode_within_sectors(self.turn, entries, self.live_bytes)
+        is_full = self.live_bytes + len(data) > self._size_bytes
         if self._file is None or (is_full and not self._is_turning):
             await self.take_turn()
             return
         # While a turn is being taken the other file must stay as it is, so this one takes everything, even beyond its
         # size; whoever syncs it syncs the turn as well.
-        data = _encode(self.turn, entries)
         try:
             self._file.write(self.live_bytes, data)
         except OSError as error:
@@ -208,6 +215,19 @@ def _encode(turn: int, entries: list[LedgerEntry]) -> bytes:
         out += body
         out += _CRC.pack(crc32c(body))
     return bytes(out)
+
+
+def _encode_within_sectors(turn: int, entries: list[LedgerEntry], position: int) -> bytes:
+    out = bytearray()
+    for entry in entries:
+        if _crosses_sectors(position + len(out)):
+            out += bytes(ENTRY_BYTES)
+        out += _encode(turn, [entry])
+    return bytes(out)
+
+
+def _crosses_sectors(position: int) -> bool:
+    return position % SECTOR_BYTES > SECTOR_BYTES - ENTRY_BYTES
 
 
 def _enlarge(file: File, size_bytes: int) -> None:
