@@ -66,6 +66,8 @@ class Broker(ABC):
     address: str
     ready_s: float = 0.0
     """From the birth of the process to its first useful answer."""
+    was_warmed: bool = False
+    """Whether this process has had its first long warm-up."""
 
     def __init__(self, directory: Path, cpus: Sequence[int]) -> None:
         self.directory = directory

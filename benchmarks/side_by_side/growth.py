@@ -37,7 +37,7 @@ from benchmarks.side_by_side.loads import (
 from benchmarks.side_by_side.machine import divided_cores
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, check_recordable, is_noisy, rounded, spread
 from benchmarks.side_by_side.rows import CONTENDERS
-from benchmarks.side_by_side.running import WARM_OTHERS_S_MAX, Plan, running
+from benchmarks.side_by_side.running import Plan, running, warming_s
 from tests.compatibility.raw_client import RawClient, Refused, Topic
 
 FILE = "growth.json"
@@ -142,11 +142,12 @@ def _is_last(name: str, names: Sequence[str]) -> bool:
 
 
 def warm(point: Point, broker: Broker, name: str, plan: Plan) -> None:
-    """As in the rows: a JVM for as long as was asked for, others for a moment."""
-    seconds = plan.warm_s if broker.name == "kafka" else min(plan.warm_s, WARM_OTHERS_S_MAX)
+    """As in the rows: a new JVM for as long as was asked for, others for a moment."""
+    seconds = warming_s(broker, plan)
     if seconds:
         conditions = Conditions(plan.conditions.cores, seconds, plan.conditions.lead_s)
         measure(point, broker, CONTENDERS[name].settings, conditions, restarts=False)
+        broker.was_warmed = True
 
 
 def measure(
@@ -179,6 +180,7 @@ def restart(broker: Broker, topic: Topic, partition: int) -> Figures:
     """Stops the broker well and starts it again: when it answers, and when the last partition serves."""
     broker.stop()
     broker.start()
+    broker.was_warmed = False
     deadline_s = time.monotonic() + SERVING_S
     while time.monotonic() < deadline_s:
         try:

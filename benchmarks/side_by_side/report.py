@@ -34,7 +34,8 @@ Penstock, Apache Kafka and a bare loop on one machine, under the same load, on l
 
 - **Turns.** Both brokers run all the time; in every round each contender has its turn on a new topic. Shown is the
   median of all rounds, and behind it the least and the most. Before its first round, each broker was under the row's
-  own load: Kafka for the whole warm-up, Penstock for 5 s at most, because only a JVM gets faster for a minute.
+  own load: a new JVM for the whole warm-up and then for 15 s on every further load, the others for 5 s, because only a
+  JVM gets faster for a minute.
 - **Cores.** Brokers and load are pinned to different cores. A load that uses 95 % of its cores or more is the limit,
   and the row says so: the broker could do more. CPU is that of all threads, as the kernel counts it; on loopback the
   kernel's work of receiving is charged to the sender. Where brokers have one core, Kafka has no more than one core to

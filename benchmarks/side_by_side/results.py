@@ -76,7 +76,7 @@ def check_recordable(plan: Plan) -> None:
 
 
 def merged(before: Rows, measured: Mapping[str, Mapping[str, Any]], plan: Plan) -> Rows:
-    """What was recorded before, with the rows of this run in their places; a row's contenders stay if not measured."""
+    """What was recorded before, with the rows of this run in their places."""
     about = {
         "date": datetime.date.today().isoformat(),
         "commit": machine.commit(),

@@ -57,6 +57,7 @@ class Row:
 
 
 CLIENTS = ("penstock", "kafka", "penstock-replicated", "kafka-flush")
+STEADY_BYTES_S = 50e6
 EVERYDAY = "1 KB of JSON, lz4, linger 5 ms"
 
 
@@ -124,6 +125,12 @@ ROWS: Mapping[str, Row] = {
             "the same, with both syncing every ack",
             lambda: Latency(connections=16, partitions=16, in_flight=16, batch_bytes=1),
             ("penstock", "kafka-flush", "bare-sync"),
+        ),
+        Row(
+            "steady",
+            "50 MB/s of 100-byte records in 64 KiB batches, 4 connections → 4 partitions",
+            lambda: Latency(connections=4, partitions=4, rate=STEADY_BYTES_S / (64 * 1024)),
+            ("penstock", "kafka", "penstock-replicated", "kafka-flush", "bare-sync"),
         ),
         Row(
             "cold-replay",
