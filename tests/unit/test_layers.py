@@ -43,6 +43,7 @@ def test_the_contracts_hold(checkout: Path) -> None:
         ("model/limits.py", "from penstock.wire import varint", "Layers"),
         ("records/header.py", "from penstock.wire import varint", "Layers"),
         ("cli/topic.py", "from penstock.server import settings", "Tools"),
+        ("spark/plan.py", "from penstock.server import settings", "Spark"),
     ],
 )
 def test_a_planted_import_turns_them_red(checkout: Path, module: str, line: str, broken: str) -> None:
