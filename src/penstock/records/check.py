@@ -11,7 +11,8 @@ from enum import Enum
 
 from penstock.model.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, ProtocolError, TornBatch
 from penstock.model.limits import DEFAULT_LIMITS
-from penstock.records.compression import Codec
+from penstock.records.compression import Codec, decompress
+from penstock.records.glance import glance
 from penstock.records.header import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -26,7 +27,7 @@ from penstock.records.header import (
     Buffer,
     TimestampType,
 )
-from penstock.records.rows import INT64_END, stored_rows
+from penstock.records.rows import INT64_END, walk
 
 _CODEC_MAX = max(Codec)
 _ONLY_BROKERS_SET_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
@@ -165,10 +166,12 @@ def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
     is_full = rules.validation is Validation.FULL
     if is_full and batch.attributes & UNUSED_BITS:
         raise InvalidBatch(f"attributes {batch.attributes:#06x} use bits without a meaning")
+    data = decompress(batch.codec, batch.payload, rules.batch_decompressed_bytes_max)
+    if _are_ordinary(data, batch, rules, now_ms):
+        return
     judges_time = rules.timestamp_type is TimestampType.CREATE_TIME and now_ms is not None
     max_timestamp_ms = NO_TIMESTAMP
-    rows = stored_rows(batch, rules.batch_decompressed_bytes_max)
-    for expected_delta, (attributes, timestamp_delta_ms, offset_delta, key, _, _) in enumerate(rows):
+    for expected_delta, (attributes, timestamp_delta_ms, offset_delta, key, _, _) in enumerate(walk(data, batch.count)):
         if key is None and rules.is_compacted and not batch.is_control:
             raise InvalidBatch("a record without a key in a compacted topic")
         timestamp_ms = batch.base_timestamp_ms + timestamp_delta_ms
@@ -184,3 +187,22 @@ def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
                 raise InvalidBatch(f"record attributes {attributes:#04x} use bits without a meaning")
     if is_full and batch.timestamp_type is TimestampType.CREATE_TIME and max_timestamp_ms != batch.max_timestamp_ms:
         raise InvalidBatch(f"max timestamp {batch.max_timestamp_ms}, the records say {max_timestamp_ms}")
+
+
+def _are_ordinary(data: bytes | bytearray, batch: BatchView, rules: Rules, now_ms: int | None) -> bool:
+    """Whether a glance shows records that break no rule. Others are gone through one by one, to say what is wrong."""
+    seen = glance(bytes(data), batch.count)
+    if seen is None or (rules.is_compacted and seen.keyless and not batch.is_control):
+        return False
+    earliest_ms, latest_ms = (batch.base_timestamp_ms + delta for delta in (seen.timestamp_min, seen.timestamp_max))
+    if batch.timestamp_type is TimestampType.CREATE_TIME and latest_ms != batch.max_timestamp_ms:
+        return False
+    if earliest_ms <= NO_TIMESTAMP < latest_ms:  # the earliest is not judged, and hides the next one
+        return False
+    if rules.timestamp_type is TimestampType.CREATE_TIME and now_ms is not None:
+        try:
+            _check_timestamp(earliest_ms, rules, now_ms)
+            _check_timestamp(latest_ms, rules, now_ms)
+        except InvalidTimestamp:
+            return False
+    return True

@@ -1,0 +1,90 @@
+"""The glance at a batch's records says what the walk finds, or nothing; and it has something to say of ordinary ones."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.model.errors import CorruptBatch
+from penstock.records.glance import Glance, glance
+from penstock.records.rows import walk
+from penstock.records.varint import encode
+
+Drawn = tuple[int, bytes | None, bytes | None]
+"""Timestamp delta, key, value."""
+
+stamps = st.integers(0, 63)
+ordinary = st.tuples(stamps, st.none() | st.binary(max_size=63), st.binary(max_size=300))
+anything = st.tuples(
+    st.integers(-200, 10_000), st.none() | st.binary(max_size=100), st.none() | st.binary(max_size=9000)
+)
+
+
+def packed(record: Drawn, offset_delta: int, attributes: int = 0, headers: bytes = b"\0") -> bytes:
+    stamp, key, value = record
+    body = bytearray([attributes])
+    body += encode(stamp) + encode(offset_delta)
+    for field in (key, value):
+        body += encode(-1) if field is None else encode(len(field)) + field
+    body += headers
+    return encode(len(body)) + bytes(body)
+
+
+def together(records: list[Drawn]) -> bytes:
+    return b"".join(packed(record, delta) for delta, record in enumerate(records))
+
+
+def walked(data: bytes, count: int) -> Glance | None:
+    """What the plain way finds; None if that is not what a glance may speak of."""
+    stamps, keyless = [], 0
+    try:
+        for expected, (attributes, stamp, delta, key, _, _) in enumerate(walk(data, count)):
+            if attributes or delta != expected or stamp < 0:
+                return None
+            stamps.append(stamp)
+            keyless += key is None
+    except CorruptBatch:
+        return None
+    return Glance(min(stamps), max(stamps), keyless) if stamps else None
+
+
+runs = st.lists(st.tuples(ordinary, st.integers(1, 90)), min_size=1, max_size=6).map(
+    lambda drawn: [record for record, times in drawn for _ in range(times)]
+)
+
+
+@given(st.lists(ordinary, min_size=1, max_size=150) | runs)
+@example([(5, None, bytes(100))] * 700)
+@example([(delta % 64, b"key", bytes(delta % 200)) for delta in range(300)])
+def test_ordinary_records_are_seen(records: list[Drawn]) -> None:
+    data = together(records)
+    seen = glance(data, len(records))
+    assert seen is not None
+    assert seen == walked(data, len(records))
+
+
+@given(st.lists(ordinary | anything, min_size=1, max_size=20) | runs)
+def test_what_is_seen_is_what_is_there(records: list[Drawn]) -> None:
+    data = together(records)
+    for count in (len(records) - 1, len(records), len(records) + 1):
+        assert glance(data, count) in (None, walked(data, count))
+
+
+@given(runs, st.data())
+def test_one_wrong_byte_is_never_overlooked(records: list[Drawn], data: st.DataObject) -> None:
+    """Half of the bytes that make a record out are changed, not those of its value: most would otherwise be harmless."""
+    whole = bytearray(together(records))
+    starts = [0]
+    for delta, record in enumerate(records):
+        starts.append(starts[-1] + len(packed(record, delta)))
+    start = data.draw(st.sampled_from(starts[:-1]))
+    position = min(start + data.draw(st.integers(-2, 14)), len(whole) - 1)
+    whole[max(0, position)] ^= data.draw(st.integers(1, 255))
+    cut = bytes(whole[: len(whole) - data.draw(st.sampled_from([0, 0, 0, 1, 5]))])
+    assert glance(cut, len(records)) in (None, walked(cut, len(records)))
+
+
+def test_headers_and_attributes_are_left_to_the_walk() -> None:
+    record = (1, b"k", b"value")
+    headers = encode(1) + encode(1) + b"h" + encode(1) + b"v"
+    for odd in (packed(record, 0, headers=headers), packed(record, 0, attributes=1)):
+        assert glance(odd, 1) is None
+    assert glance(packed(record, 0), 1) == Glance(1, 1, 0)
