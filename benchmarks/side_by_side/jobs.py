@@ -18,6 +18,9 @@ from penstock.records.compression import Codec
 GRACE_S = 60.0
 READY = b"ready\n"
 
+FOLLOWERS = 4
+"""Connections on which a paced load reads what it wrote."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -50,7 +53,7 @@ class Job:
     """Before compression; a batch holds one record at least."""
     codec: str = "none"
     values: str = "random"
-    """`random` bytes, or `json` documents."""
+    """`random` bytes, `mixed` in their length, or `json` documents."""
     rate: float = 0.0
     """Requests in a second, for loads that keep a pace."""
     follows: bool = False

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import Broker
 from benchmarks.side_by_side.frames import Batch, make_batch
-from benchmarks.side_by_side.jobs import Job, Load
+from benchmarks.side_by_side.jobs import FOLLOWERS, Job, Load
 from benchmarks.side_by_side.machine import Cores, Sample
 from benchmarks.side_by_side.payload import batch_of
 from tests.compatibility.raw_client import Topic
@@ -175,7 +175,7 @@ class Latency(Produce):
     """Requests in a second; found out by trying if it is 0."""
 
     def warm(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
-        return Produce.measure(self._saturating(), broker, settings, conditions)
+        return self._saturating(broker).measure(broker, settings, conditions)
 
     def prepare(self, contenders: Sequence[tuple[Broker, Mapping[str, str]]], conditions: Conditions) -> None:
         if not self.rate:
@@ -186,13 +186,18 @@ class Latency(Produce):
             ]
             self.rate = min(rates) / 2
 
-    def _saturating(self) -> Produce:
-        return Produce(self.connections, self.partitions, self.in_flight, self.record_bytes, self.batch_bytes)
+    def _saturating(self, broker: Broker) -> Produce:
+        """As many as the broker takes while it has the same readers."""
+        shape = (self.connections, self.partitions, self.in_flight, self.record_bytes, self.batch_bytes)
+        return Everyday(*shape, readers=FOLLOWERS) if self._follows(broker) else Produce(*shape)
+
+    def _follows(self, broker: Broker) -> bool:
+        """The bare limit has no long polls; with one record per request, an offset says which request it was."""
+        return broker.name != "bare" and self.batch().records == 1
 
     def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
-        # The bare limit has no long polls; with one record per request, an offset says which request it was.
-        follows = broker.name != "bare" and self.batch().records == 1
         with a_topic(broker, self.partitions, settings, self.batch()) as topic:
+            follows = self._follows(broker)
             job = self.job(broker, topic, rate=self.rate, follows=follows, fetch_bytes=256 * 1024)
             load = Load([("pacer", job)], conditions.cores.load)
             begin, end = watched(load, broker.pid, conditions)

@@ -15,7 +15,7 @@ from collections import deque
 
 from benchmarks.side_by_side.frames import INT32, produce_request
 from benchmarks.side_by_side.generator import DRAIN_S, Pipe, WrongAnswer
-from benchmarks.side_by_side.jobs import Job, percentiles, told_window
+from benchmarks.side_by_side.jobs import FOLLOWERS, Job, percentiles, told_window
 from benchmarks.side_by_side.payload import batch_of
 from benchmarks.side_by_side.reader import Cursor
 
@@ -63,7 +63,7 @@ class Paced:
         ]
         self.due_ns: list[array[int]] = [array("q") for _ in range(job.partitions)]
         assert not job.follows or job.partitions == job.connections, "a partition must have one writer"
-        readers = min(4, job.partitions) if job.follows else 0
+        readers = min(FOLLOWERS, job.partitions) if job.follows else 0
         tailing = Job.from_json(json.dumps(json.loads(job.to_json()) | {"settings": {"tails": True}}))
         self.cursors = [Cursor(tailing, list(range(n, job.partitions, readers))) for n in range(readers)]
         self.begin_ns = self.end_ns = 0

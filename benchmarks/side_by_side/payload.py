@@ -12,11 +12,13 @@ WORDS = ("amsterdam", "berlin", "cairo", "delhi", "edinburgh", "florence", "gene
 
 
 def values(kind: str, record_bytes: int) -> list[bytes]:
-    """Different values of exactly this size: so many that no codec finds one again in its window."""
+    """Different values of exactly this size, or `mixed` around it: so many that no codec finds one in its window."""
     draw = random.Random(7)
     count = max(1, min(KINDS_MAX, KINDS_BYTES_MAX // record_bytes))
     if kind == "random":
         return [draw.randbytes(record_bytes) for _ in range(count)]
+    if kind == "mixed":
+        return [draw.randbytes(draw.randint(record_bytes // 2, record_bytes * 3 // 2)) for _ in range(count)]
     return [_document(draw, number, record_bytes) for number in range(count)]
 
 

@@ -95,6 +95,12 @@ ROWS: Mapping[str, Row] = {
             WRITERS,
         ),
         Row(
+            "produce-mixed",
+            "records of 50 to 150 bytes in 64 KiB batches, 1 connection → 1 partition",
+            lambda: Produce(values="mixed"),
+            ("kafka", "penstock-replicated", "penstock-full"),
+        ),
+        Row(
             "small",
             "requests of one 100-byte record, 1 connection, 16 in flight",
             lambda: Produce(in_flight=16, batch_bytes=1),
@@ -129,7 +135,7 @@ ROWS: Mapping[str, Row] = {
         Row(
             "steady",
             "50 MB/s of 100-byte records in 64 KiB batches, 4 connections → 4 partitions",
-            lambda: Latency(connections=4, partitions=4, rate=STEADY_BYTES_S / (64 * 1024)),
+            lambda: Latency(connections=4, partitions=4, rate=STEADY_BYTES_S / Produce().batch().value_bytes),
             ("penstock", "kafka", "penstock-replicated", "kafka-flush", "bare-sync"),
         ),
         Row(
