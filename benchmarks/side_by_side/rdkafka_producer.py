@@ -1,34 +1,42 @@
 """A load of librdkafka producers, through confluent-kafka: `requests_max` records in all, by `connections` producers.
 
-With a rate it keeps that pace; without, it sends as fast as the process can. Every record must be delivered.
+With a rate it keeps that pace, and tells how long records took from the call to their delivery report, lingering
+included; without, it sends as fast as the process can. Every record must be delivered.
 """
 
 import json
 import sys
 import time
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import confluent_kafka
 
-from benchmarks.side_by_side.jobs import Job, told_window
+from benchmarks.side_by_side.jobs import Job, percentiles, told_window
 from benchmarks.side_by_side.payload import values
 
 CHUNK = 100
 FLUSH_S = 60.0
+POLL_S = 0.0002
 
 
 def run(job: Job) -> dict[str, object]:
     """Sends everything and waits until it is delivered."""
     troubles: list[str] = []
+    acks_ns = array("q")
 
-    def failed(error: Any, _message: Any) -> None:
-        troubles.append(str(error))
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            troubles.append(str(error))
+        else:
+            acks_ns.append(int(message.latency() * 1e9))
 
     settings = {
         "bootstrap.servers": job.address,
         "compression.type": job.codec,
-        "delivery.report.only.error": True,  # who counts millions in Python measures Python
-        "on_delivery": failed,
+        "delivery.report.only.error": not job.rate,  # who counts millions in Python measures Python
+        "on_delivery": delivered,
         **job.settings,
     }
     producers = [confluent_kafka.Producer(settings) for _ in range(job.connections)]
@@ -39,8 +47,8 @@ def run(job: Job) -> dict[str, object]:
     begun_s, cpu_begun_s = time.monotonic(), time.process_time()
     sent = 0
     while sent < job.requests_max:
-        if job.rate and (ahead_s := sent / job.rate - (time.monotonic() - begun_s)) > 0:
-            time.sleep(ahead_s)
+        if job.rate:
+            _wait_until(begun_s + sent / job.rate, producers)
         producer = producers[sent // CHUNK % len(producers)]
         for number in range(min(CHUNK, job.requests_max - sent)):
             _send(producer, job.topic, kinds[number % len(kinds)])
@@ -50,7 +58,20 @@ def run(job: Job) -> dict[str, object]:
     if left or troubles:
         raise RuntimeError(f"{left} records were not delivered; {troubles[:3]}")
     seconds = time.monotonic() - begun_s
-    return {"acknowledged": sent, "seconds": seconds, "cpu": (time.process_time() - cpu_begun_s) / seconds}
+    return {
+        "acknowledged": sent,
+        "seconds": seconds,
+        "cpu": (time.process_time() - cpu_begun_s) / seconds,
+        "ack_ms": percentiles(acks_ns) if job.rate else None,
+    }
+
+
+def _wait_until(due_s: float, producers: Sequence[Any]) -> None:
+    """Hears of deliveries meanwhile: their time counts until they are heard of."""
+    while time.monotonic() < due_s:
+        for each in producers:
+            each.poll(0)
+        time.sleep(POLL_S)
 
 
 def _send(producer: Any, topic: str, value: bytes) -> None:
