@@ -8,6 +8,7 @@ positions rise strictly, timestamps never fall.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import chain, islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from penstock.log.checked import Damaged
 from penstock.model.ports import Buffer, File, FileMap
 
 ENTRY = Struct(">IIq")
+_TOGETHER = 512
+_ENTRIES = Struct(">" + "IIq" * _TOGETHER)
 ABORTED = Struct(">qqqq")
 FOOTER = Struct(">IIII")
 """Entries, aborted transactions, magic, checksum of all before the checksum."""
@@ -87,8 +90,11 @@ class ActiveIndex:
     def sealed(self) -> bytes:
         """The whole file of the finished index."""
         out = bytearray()
-        for entry in zip(self.deltas, self.positions, self.timestamps, strict=True):
-            out += ENTRY.pack(*entry)
+        entries = zip(self.deltas, self.positions, self.timestamps, strict=True)
+        # Many in one call: nobody is served while a segment that is full gets its index.
+        while together := list(islice(entries, _TOGETHER)):
+            layout = _ENTRIES if len(together) == _TOGETHER else Struct(">" + "IIq" * len(together))
+            out += layout.pack(*chain.from_iterable(together))
         for transaction in self.aborted:
             out += ABORTED.pack(*transaction)
         out += FOOTER.pack(len(self.deltas), len(self.aborted), MAGIC, 0)[:-4]

@@ -4,12 +4,10 @@ Twin of `rows.walk`, for a broker that opens every record and keeps none. What i
 Where anything is out of the ordinary it says nothing, and the walk finds out what is wrong, or that nothing is.
 
 Python takes its time per step, so there are few. Records of one size in a row are looked at together: a slice with that
-size as its stride holds the same byte of each. Others whose numbers are as wide are unpacked one call each.
+size as its stride holds the same byte of each. Others are unpacked by one call each, or two.
 """
 
 import struct
-from collections.abc import Callable
-from functools import cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -26,18 +24,23 @@ _DELTAS = tuple(low << 8 | high if high else low for low, high in zip(_DELTA_LOW
 """The bytes of a delta as one number."""
 _NULL = 1
 """As a length: the zigzag of -1."""
-_LETTERS = {1: "B", 2: "H"}
-_NUMBERS = {width: Struct(f">{letter}") for width, letter in _LETTERS.items()}
+_WIDTHS = ((1, "B"), (2, "H"))
+_NUMBER = Struct(">H")
 _NO_LENGTH = -(1 << 20)
 """For bytes that are no length, or one that is written in more bytes than it needs: no sum with it comes out right."""
-_LENGTHS = {
-    1: tuple(_NO_LENGTH if byte & _NOT_POSITIVE_BITS else byte >> 1 for byte in range(1 << 8)),
-    2: tuple(
-        (number & 0x7F) << 6 | (number >> 8 & 0x7F) >> 1 if number & 0x8180 == 0x8000 and number & 0x7F else _NO_LENGTH
-        for number in range(1 << 16)
-    ),
+_LENGTHS = [_NO_LENGTH] * (1 << 16)
+"""What two bytes, as one number, stand for as a length."""
+_VALUES = [size for byte in range(0x80) for size in [_NO_LENGTH if byte & 1 else 1 + (byte >> 1)] * 256]
+_VALUES += [_NO_LENGTH] * (1 << 15)
+"""How many bytes a value takes with its length, by the two bytes that begin with its length."""
+for _length in range(_DELTAS_ONE_BYTE, _DELTAS_MAX):
+    _LENGTHS[_DELTAS[_length]] = _length
+    _VALUES[_DELTAS[_length]] = 2 + _length
+# Length, attributes, stamp, delta, length of the key; without a key also two bytes that begin with the value's length.
+_KEYED = {size: (Struct(f">BBB{delta}B").unpack_from, Struct(f">HBB{delta}B").unpack_from) for size, delta in _WIDTHS}
+_KEYLESS = {
+    size: (Struct(f">BBB{delta}BH").unpack_from, Struct(f">HBB{delta}BH").unpack_from) for size, delta in _WIDTHS
 }
-"""What the bytes of a length, as one number, stand for."""
 _RUN_MIN = 8
 """Fewer records of one size are looked at faster one by one."""
 _PATIENCE = 4
@@ -53,15 +56,6 @@ class Glance(NamedTuple):
     """How many have no key."""
 
 
-class _Shape(NamedTuple):
-    """How wide the numbers of a record are; timestamp delta and key length have one byte."""
-
-    length_bytes: int
-    delta_bytes: int
-    value_length_bytes: int
-    has_key: bool
-
-
 class _Stretch(NamedTuple):
     """Ordinary records in a row: where they end, how many there are, and their least and highest zigzag timestamp."""
 
@@ -69,6 +63,7 @@ class _Stretch(NamedTuple):
     records: int
     low: int
     high: int
+    keyless: int
 
 
 def glance(data: bytes, count: int) -> Glance | None:
@@ -80,76 +75,72 @@ def glance(data: bytes, count: int) -> Glance | None:
     patience = _PATIENCE
     try:
         while delta < count:
-            shape = _shape(data, position, delta)
-            most = min(count, _DELTAS_ONE_BYTE) - delta if shape.delta_bytes == 1 else count - delta
-            found = _run(data, position, shape, delta, most) if patience else None
+            most = (count if delta >= _DELTAS_ONE_BYTE else min(count, _DELTAS_ONE_BYTE)) - delta
+            found = _run(data, position, delta, most) if patience else None
             if found is None or found.records < _RUN_MIN:
                 patience -= patience > 0
-                found = _one_by_one(data, position, shape, delta, most)
+                found = _one_by_one(data, position, delta, most)
             if not found.records:
                 return None
             position, delta = found.end, delta + found.records
             low, high = min(low, found.low), max(high, found.high)
-            keyless += 0 if shape.has_key else found.records
+            keyless += found.keyless
     except (IndexError, struct.error):
         return None
     return Glance(low >> 1, high >> 1, keyless) if position == len(data) else None
 
 
-def _shape(data: bytes, position: int, delta: int) -> _Shape:
-    """Of the record at a position, if it is an ordinary one."""
-    length_bytes = 1 if data[position] < 0x80 else 2
-    delta_bytes = 1 if delta < _DELTAS_ONE_BYTE else 2
-    key_at = position + length_bytes + 2 + delta_bytes
-    key_length = data[key_at]
-    has_key = key_length != _NULL
-    value_at = key_at + 1 + (key_length >> 1 if has_key else 0)
-    return _Shape(length_bytes, delta_bytes, 1 if data[value_at] < 0x80 else 2, has_key)
-
-
-def _run(data: bytes, begin: int, shape: _Shape, delta: int, most: int) -> _Stretch | None:
-    """Records of the very same lengths; None if the first is not ordinary."""
-    first = _one_by_one(data, begin, shape, delta, 1)
+def _run(data: bytes, begin: int, delta: int, most: int) -> _Stretch:
+    """Records of the very same lengths as the first; none if that is not ordinary."""
+    first = _one_by_one(data, begin, delta, 1)
     if not first.records:
-        return None
+        return first
     size = first.end - begin
-    stamp_at = shape.length_bytes + 1
-    key_at = stamp_at + 1 + shape.delta_bytes
-    value_at = key_at + 1 + (data[begin + key_at] >> 1 if shape.has_key else 0)
-    lengths_at = (*range(stamp_at), key_at, *range(value_at, value_at + shape.value_length_bytes), size - 1)
+    stamp_at = 2 if data[begin] < 0x80 else 3
+    key_at = stamp_at + (2 if delta < _DELTAS_ONE_BYTE else 3)
+    value_at = key_at + 1 + (0 if first.keyless else data[begin + key_at] >> 1)
+    value_length_at = (value_at,) if data[begin + value_at] < 0x80 else (value_at, value_at + 1)
     run = min(most, (len(data) - begin) // size)
-    for at in lengths_at:
+    for at in (*range(stamp_at), key_at, *value_length_at, size - 1):  # the last byte is the number of headers
         column = data[begin + at : begin + run * size : size]
         run -= len(column.lstrip(column[:1]))
     end = begin + run * size
     stamps = data[begin + stamp_at : end : size]
     lows = data[begin + stamp_at + 1 : end : size]
-    highs = data[begin + stamp_at + 2 : end : size] if shape.delta_bytes == 2 else b""
+    highs = b"" if delta < _DELTAS_ONE_BYTE else data[begin + stamp_at + 2 : end : size]
     if (
         lows != _DELTA_LOWS[delta : delta + run]
         or highs != _DELTA_HIGHS[delta : delta + len(highs)]
         or stamps.translate(None, _POSITIVE)
     ):
         return first
-    return _Stretch(end, run, min(stamps), max(stamps))
+    return _Stretch(end, run, min(stamps), max(stamps), run * first.keyless)
 
 
-def _one_by_one(data: bytes, position: int, shape: _Shape, delta: int, most: int) -> _Stretch:
-    """Records of one shape, whatever their lengths are."""
-    return (_keyed if shape.has_key else _keyless)(data, position, shape, delta, most)
+def _one_by_one(data: bytes, position: int, first: int, most: int) -> _Stretch:
+    """Records whatever their lengths are; all have a key, or none has."""
+    is_short_delta = first < _DELTAS_ONE_BYTE
+    key_at = position + (4 if is_short_delta else 5) + (data[position] >= 0x80)
+    if data[key_at] == _NULL:
+        return _keyless(data, position, first, most, 1 if is_short_delta else 2)
+    return _keyed(data, position, first, most, 1 if is_short_delta else 2)
 
 
-def _keyless(data: bytes, position: int, shape: _Shape, first: int, most: int) -> _Stretch:
-    unpack = _head(shape)
-    lengths, values, deltas = _LENGTHS[shape.length_bytes], _LENGTHS[shape.value_length_bytes], _DELTAS
-    head_bytes = shape.length_bytes
-    # Attributes, stamp, delta, both lengths and the number of headers.
-    others_bytes = 4 + shape.delta_bytes + shape.value_length_bytes
+def _keyless(data: bytes, position: int, first: int, most: int, delta_bytes: int) -> _Stretch:
+    unpack_short, unpack_long = _KEYLESS[delta_bytes]
+    lengths, values, deltas = _LENGTHS, _VALUES, _DELTAS
+    # Attributes, stamp, delta, the length of no key, and the number of headers.
+    others_bytes = 4 + delta_bytes
     low, high = 0xFF, 0
     for delta in range(first, first + most):
-        size, attributes, stamp, found, key, value = unpack(data, position)
-        size_bytes = lengths[size]
-        end = position + head_bytes + size_bytes
+        size, attributes, stamp, found, key, value = unpack_long(data, position)
+        if size < 0x8000:
+            size, attributes, stamp, found, key, value = unpack_short(data, position)
+            size_bytes, end = size >> 1, position + 1 + (size >> 1)
+            attributes |= size & 1
+        else:
+            size_bytes = lengths[size]
+            end = position + 2 + size_bytes
         if (
             values[value] + others_bytes != size_bytes
             or found != deltas[delta]
@@ -158,28 +149,31 @@ def _keyless(data: bytes, position: int, shape: _Shape, first: int, most: int) -
             or stamp & _NOT_POSITIVE_BITS
             or data[end - 1]
         ):
-            return _Stretch(position, delta - first, low, high)
+            return _Stretch(position, delta - first, low, high, delta - first)
         position = end
         if stamp > high:
             high = stamp
         if stamp < low:
             low = stamp
-    return _Stretch(position, most, low, high)
+    return _Stretch(position, most, low, high, most)
 
 
-def _keyed(data: bytes, position: int, shape: _Shape, first: int, most: int) -> _Stretch:
-    unpack, unpack_value = _head(shape), _NUMBERS[shape.value_length_bytes].unpack_from
-    lengths, values, deltas = _LENGTHS[shape.length_bytes], _LENGTHS[shape.value_length_bytes], _DELTAS
-    head_bytes = shape.length_bytes
-    others_bytes = 4 + shape.delta_bytes + shape.value_length_bytes
-    before_key_bytes = head_bytes + 3 + shape.delta_bytes
+def _keyed(data: bytes, position: int, first: int, most: int, delta_bytes: int) -> _Stretch:
+    unpack_short, unpack_long = _KEYED[delta_bytes]
+    lengths, values, deltas, unpack_value = _LENGTHS, _VALUES, _DELTAS, _NUMBER.unpack_from
+    others_bytes = 4 + delta_bytes
     low, high = 0xFF, 0
     for delta in range(first, first + most):
-        size, attributes, stamp, found, key = unpack(data, position)
-        size_bytes = lengths[size]
-        end = position + head_bytes + size_bytes
+        size, attributes, stamp, found, key = unpack_long(data, position)
+        if size < 0x8000:
+            size, attributes, stamp, found, key = unpack_short(data, position)
+            size_bytes, begin = size >> 1, position + 1
+            attributes |= size & 1
+        else:
+            size_bytes, begin = lengths[size], position + 2
+        end = begin + size_bytes
         key_bytes = key >> 1
-        (value,) = unpack_value(data, position + before_key_bytes + key_bytes)
+        (value,) = unpack_value(data, begin + 3 + delta_bytes + key_bytes)
         if (
             values[value] + others_bytes + key_bytes != size_bytes
             or found != deltas[delta]
@@ -187,17 +181,10 @@ def _keyed(data: bytes, position: int, shape: _Shape, first: int, most: int) -> 
             or attributes
             or data[end - 1]
         ):
-            return _Stretch(position, delta - first, low, high)
+            return _Stretch(position, delta - first, low, high, 0)
         position = end
         if stamp > high:
             high = stamp
         if stamp < low:
             low = stamp
-    return _Stretch(position, most, low, high)
-
-
-@cache
-def _head(shape: _Shape) -> Callable[[bytes, int], tuple[int, ...]]:
-    """Unpacks length, attributes, stamp, delta and key length, and without a key the length of the value, too."""
-    value = "" if shape.has_key else _LETTERS[shape.value_length_bytes]
-    return Struct(f">{_LETTERS[shape.length_bytes]}BB{_LETTERS[shape.delta_bytes]}B{value}").unpack_from
+    return _Stretch(position, most, low, high, 0)
