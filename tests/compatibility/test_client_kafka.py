@@ -161,6 +161,8 @@ def test_the_cluster_and_its_disks_are_described(kafka: KafkaNode) -> None:
         assert log_dir.path == str(kafka.data)
         assert log_dir.replicas[TopicPartition("client-disks", 0)] > 1000
         assert log_dir.total_bytes > log_dir.usable_bytes > 0
+        ((some,),) = (await client.admin.log_dirs(partitions=[TopicPartition("client-disks", 0)])).values()
+        assert list(some.replicas) == [TopicPartition("client-disks", 0)]
 
     run(kafka, story)
 

@@ -265,10 +265,14 @@ class Admin:
         return await brokers.describe_cluster(self.cluster, timeout_ms=timeout_ms)
 
     async def log_dirs(
-        self, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+        self,
+        node_ids: Iterable[int] | None = None,
+        *,
+        partitions: Sequence[TopicPartition] | None = None,
+        timeout_ms: int | None = None,
     ) -> dict[int, list[LogDir]]:
-        """The data directories of brokers (of all, if none are named)."""
-        return await brokers.log_dirs(self.cluster, node_ids, timeout_ms=timeout_ms)
+        """The data directories of brokers (of all, if none are named), and the replicas of all or some partitions."""
+        return await brokers.log_dirs(self.cluster, node_ids, partitions=partitions, timeout_ms=timeout_ms)
 
     # --- groups
 

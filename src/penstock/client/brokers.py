@@ -1,15 +1,20 @@
 """A look at the brokers: which there are, and what lies in their data directories."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.client.cluster import Cluster
 from penstock.client.errors import Unsupported, check
 from penstock.client.metadata import Broker, TopicPartition
+from penstock.client.offsets import by_topic
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from penstock.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from penstock.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +55,31 @@ async def describe_cluster(cluster: Cluster, *, timeout_ms: int | None = None) -
 
 
 async def log_dirs(
-    cluster: Cluster, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    cluster: Cluster,
+    node_ids: Iterable[int] | None = None,
+    *,
+    partitions: Sequence[TopicPartition] | None = None,
+    timeout_ms: int | None = None,
 ) -> dict[int, list[LogDir]]:
-    """The data directories of brokers (of all, if none are named)."""
+    """The data directories of brokers (of all, if none are named), and the replicas of all or some partitions."""
     await cluster.refresh(timeout_ms=timeout_ms)
     wanted = sorted(cluster.view.brokers) if node_ids is None else list(node_ids)
-    found = await asyncio.gather(*(_log_dirs_of(cluster, node_id, timeout_ms) for node_id in wanted))
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribableLogDirTopic(topic=topic, partitions=[each.partition for each in parts])
+            for topic, parts in by_topic(partitions).items()
+        ]
+    request = DescribeLogDirsRequest(topics=topics)
+    found = await asyncio.gather(*(_log_dirs_of(cluster, node_id, request, timeout_ms) for node_id in wanted))
     return dict(zip(wanted, found, strict=True))
 
 
-async def _log_dirs_of(cluster: Cluster, node_id: int, timeout_ms: int | None) -> list[LogDir]:
+async def _log_dirs_of(
+    cluster: Cluster, node_id: int, request: DescribeLogDirsRequest, timeout_ms: int | None
+) -> list[LogDir]:
     response = await cluster.ask_checked(
-        DescribeLogDirsRequest(topics=None),
+        request,
         DescribeLogDirsResponse,
         lambda answer: () if answer.error_code is ErrorCode.NONE else (answer.error_code,),
         node_id=lambda: node_id,

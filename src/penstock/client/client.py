@@ -25,6 +25,8 @@ from penstock.client.producer import Producer
 from penstock.client.sasl import Mechanism
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from penstock.client.blocking import SyncClient
 
 __all__ = ["At", "Client", "Published"]
@@ -52,7 +54,8 @@ class Credentials(NamedTuple):
 class Client:
     """See the module. `bootstrap` defaults to PENSTOCK_BOOTSTRAP, `.penstock/endpoint` or localhost:9092.
 
-    `producer` holds keyword arguments for the Producer behind `publish`. Use it as a context manager, inside a loop.
+    `tls` encrypts, and says whom to trust; `producer` holds keyword arguments for the Producer behind `publish`. Use it
+    as a context manager, inside a loop.
     """
 
     def __init__(
@@ -61,13 +64,16 @@ class Client:
         *,
         client_id: str | None = SOFTWARE,
         sasl: Credentials | tuple[Mechanism, str, str] | None = None,
+        tls: "SSLContext | None" = None,
         ports: ClientPorts | None = None,
         timeout_ms: int = 60_000,
         request_timeout_ms: int = 30_000,
         producer: Mapping[str, Any] | None = None,
     ) -> None:
         self._owns_ports = ports is None
-        self._ports = host_ports() if ports is None else ports
+        if tls is not None and ports is not None:
+            raise ValueError("ports bring their own network: encrypt there, or leave them out")
+        self._ports = host_ports(tls) if ports is None else ports
         login: Login | None = None if sasl is None else SaslLogin(*sasl, self._ports.entropy)
         self.cluster = Cluster(
             bootstrap,

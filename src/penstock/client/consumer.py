@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from penstock.client.cluster import Cluster
 from penstock.client.cursor import Cursor
-from penstock.client.errors import ClientError, Closed, Refused
+from penstock.client.errors import ClientError, Closed, OutOfRange, Refused
 from penstock.client.fetched import Fetched
 from penstock.client.fetcher import Fetcher, FetchSettings
 from penstock.client.metadata import TopicPartition
@@ -87,11 +87,14 @@ class Consumer:
         self, starts: Mapping[TopicPartition, Start], *, until_end: bool = False, timeout_ms: int | None = None
     ) -> None:
         """Reads these partitions and no others."""
-        found = await self._resolve(starts, until_end=until_end, timeout_ms=timeout_ms)
+        self.assign_ranges(await self._resolve(starts, until_end=until_end, timeout_ms=timeout_ms))
+
+    def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int | None]]) -> None:
+        """Reads these partitions and no others, each from an offset up to an end, or for ever."""
         self._fetcher.cursors.clear()
         self._fetcher.queue.clear()
         self._open = None
-        for partition, (offset, end_offset) in found.items():
+        for partition, (offset, end_offset) in ranges.items():
             self._fetcher.cursors[partition] = Cursor(partition, offset, end_offset)
         self._fetcher.wake()
 
@@ -261,7 +264,7 @@ class Consumer:
         except ClientError:
             return trouble
         text = f"{trouble.message}; the log reaches from {first} to {end}: seek, or choose what to do when out of range"
-        return Refused(trouble.code, text, trouble.subject)
+        return OutOfRange(partition, cursor.fetch_offset, first, end, text)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while (found := await self.fetch_records()) is not None:

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from penstock.client.metadata import TopicPartition
 from penstock.model.errors import ErrorCode
 
 
@@ -36,6 +37,10 @@ class TimedOut(ClientError):
 
 class NotABroker(ClientError):
     """Something answers that does not speak Kafka's protocol, or not in the clear."""
+
+
+class NotTrusted(ClientError):
+    """TLS: a certificate is missing, unknown, or of somebody else."""
 
 
 class LoginFailed(ClientError):
@@ -76,6 +81,17 @@ class Refused(ClientError):
     def is_retriable(self) -> bool:
         """As the code says."""
         return self.code.is_retriable
+
+
+class OutOfRange(Refused):
+    """There is no such offset in the log, which begins at `log_start` and ends before `log_end`."""
+
+    def __init__(self, partition: TopicPartition, offset: int, log_start: int, log_end: int, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, f"{partition} at offset {offset}")
+        self.partition = partition
+        self.offset = offset
+        self.log_start = log_start
+        self.log_end = log_end
 
 
 def check(code: ErrorCode, message: str | None = None, subject: str | None = None) -> None:

@@ -38,6 +38,8 @@ class FetchSettings:
     partition_bytes_max: int = 1024 * 1024
     ahead_bytes_max: int = 2 * 1024 * 1024
     """Of one partition, fetched and not yet read, before it is left out of the next fetch."""
+    ahead_bytes_total_max: int | None = None
+    """The same of all partitions together, before anything more is fetched; by default there is no such bound."""
     patience_ms: int = 60_000
     """How long a partition may be without a leader, or its leader out of reach, before the reader is told."""
 
@@ -100,6 +102,8 @@ class Fetcher:
 
     def _round(self, now_ms: int) -> int | None:
         """Starts what can be started; when to look again without being woken."""
+        if self._holds_enough():
+            return None
         wake_ms: list[int] = []
         nodes: dict[int, list[Cursor]] = {}
         for cursor in self.cursors.values():
@@ -119,6 +123,10 @@ class Fetcher:
                 self._busy[node_id] = None
                 self._start(self._fetch(node_id, cursors))
         return min(wake_ms, default=None)
+
+    def _holds_enough(self) -> bool:
+        most = self._settings.ahead_bytes_total_max
+        return most is not None and sum(cursor.ahead_bytes for cursor in self.cursors.values()) >= most
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)

@@ -5,8 +5,9 @@ behind the port, and a broker that wants TLS or a login first.
 """
 
 import socket
+import ssl
 
-from penstock.client.errors import ClientError, ConnectionLost, NotABroker, Unreachable
+from penstock.client.errors import ClientError, ConnectionLost, NotABroker, NotTrusted, Unreachable
 
 _TLS_FIRST_BYTES = (b"\x15\x03", b"\x16\x03")
 _STRANGERS = {
@@ -18,9 +19,11 @@ _STRANGERS = {
 _SHOWN_BYTES = 16
 
 
-def cannot_connect(address: str, error: OSError, timeout_ms: int) -> Unreachable:
+def cannot_connect(address: str, error: OSError, timeout_ms: int) -> ClientError:
     """Why there is no connection."""
     match error:
+        case ssl.SSLError():
+            return refused_by_tls(address, error)
         case socket.gaierror():
             advice = "the name cannot be resolved: is it spelled right, and known on this machine?"
         case ConnectionRefusedError():
@@ -30,6 +33,20 @@ def cannot_connect(address: str, error: OSError, timeout_ms: int) -> Unreachable
         case _:
             advice = error.strerror or str(error) or type(error).__name__
     return Unreachable(f"no connection to {address}: {advice}")
+
+
+def refused_by_tls(address: str, error: ssl.SSLError) -> ClientError:
+    """One end does not trust the other, or one of them does not speak TLS at all."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            advice = f"{error.verify_message}: does the client know the authority, and the broker its own name?"
+        case _ if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+            return NotABroker(f"{address} does not speak TLS: use another port, or turn TLS off")
+        case _ if "ALERT" in (error.reason or ""):
+            advice = f"the broker says {error.reason}: it may want a certificate of the client"
+        case _:
+            advice = error.reason or str(error)
+    return NotTrusted(f"no trust between {address} and this client: {advice}")
 
 
 def unreadable(address: str, first: bytes, detail: str) -> NotABroker:
@@ -59,5 +76,7 @@ def not_let_in(address: str) -> ConnectionLost:
 
 def lost(address: str, error: OSError | None = None) -> ClientError:
     """The connection ended under way."""
+    if isinstance(error, ssl.SSLError):
+        return refused_by_tls(address, error)
     detail = f" ({error.strerror or error})" if error is not None and str(error) else ""
     return ConnectionLost(f"the connection to {address} ended{detail}")

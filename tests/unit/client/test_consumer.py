@@ -8,7 +8,7 @@ import pytest
 
 from penstock.client.cluster import Cluster
 from penstock.client.consumer import At, Consumer, Start
-from penstock.client.errors import Closed, Refused
+from penstock.client.errors import Closed, OutOfRange, Refused
 from penstock.client.fetched import visible
 from penstock.client.fetcher import FetchSettings
 from penstock.client.metadata import TopicPartition
@@ -133,6 +133,18 @@ async def read_all(consumer: Consumer) -> list[int]:
     return await numbers(consumer)
 
 
+def test_a_range_is_read_from_its_first_offset_to_its_end() -> None:
+    brokers = Brokers()
+    for log in brokers.add_topic("t", 2):
+        fill(log, 20)
+
+    async def story(consumer: Consumer, _: Cluster) -> list[tuple[int, int]]:
+        consumer.assign_ranges({T0: (4, 11), TopicPartition("t", 1): (19, 20)})
+        return sorted([(message.partition, message.offset) async for message in consumer])
+
+    assert consume(brokers, story) == [(0, offset) for offset in range(4, 11)] + [(1, 19)]
+
+
 def test_without_an_end_new_records_are_waited_for() -> None:
     brokers = Brokers()
     (log,) = brokers.add_topic("t")
@@ -254,8 +266,10 @@ def test_an_offset_that_is_gone_is_told_or_mended(out_of_range: Literal["error",
         return found.records[0].offset if found else -1
 
     if out_of_range == "error":
-        with pytest.raises(Refused, match=r"t\[0\] at offset 2: OFFSET_OUT_OF_RANGE: .* the log reaches from 6 to 9"):
+        match = r"t\[0\] at offset 2: OFFSET_OUT_OF_RANGE: .* the log reaches from 6 to 9"
+        with pytest.raises(OutOfRange, match=match) as told:
             consume(brokers, story)
+        assert (told.value.partition, told.value.offset, told.value.log_start, told.value.log_end) == (T0, 2, 6, 9)
     else:
         first = consume(brokers, story, out_of_range=out_of_range)
         assert first == (6 if out_of_range == "earliest" else -1)
@@ -391,6 +405,27 @@ def test_nothing_is_fetched_far_ahead_of_the_reader() -> None:
         assert 4 * size <= cursor.ahead_bytes < 8 * size
 
     consume(brokers, story, FetchSettings(partition_bytes_max=4 * size, ahead_bytes_max=4 * size))
+
+
+def test_many_partitions_together_are_not_fetched_far_ahead_either() -> None:
+    brokers = Brokers()
+    logs = brokers.add_topic("t", 20)
+    for log in logs:
+        fill(log, 9)
+    size = len(logs[0].batches[0])
+
+    async def story(consumer: Consumer, _: Cluster) -> int:
+        await consumer.assign_topic("t", "earliest", until_end=True)
+        count = 0
+        while (piece := await consumer.fetch_records()) is not None:
+            count += len(piece.records)
+            await asyncio.sleep(1)
+            held = sum(cursor.ahead_bytes for cursor in consumer._fetcher.cursors.values())
+            assert held < 4 * size + 6 * size
+        return count
+
+    settings = FetchSettings(bytes_max=6 * size, partition_bytes_max=2 * size, ahead_bytes_total_max=4 * size)
+    assert consume(brokers, story, settings) == 20 * 9
 
 
 def test_no_partition_starves() -> None:
