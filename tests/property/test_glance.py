@@ -88,3 +88,16 @@ def test_headers_and_attributes_are_left_to_the_walk() -> None:
     for odd in (packed(record, 0, headers=headers), packed(record, 0, attributes=1)):
         assert glance(odd, 1) is None
     assert glance(packed(record, 0), 1) == Glance(1, 1, 0)
+
+
+def test_no_byte_in_the_middle_of_a_run_is_overlooked() -> None:
+    records: list[Drawn] = [(3, b"key", b"v" * 70)] * 80
+    whole = together(records)
+    for number in (10, 70):
+        start = len(together(records[:number]))
+        end = len(together(records[: number + 1]))
+        for position in [*range(start, end - 71), end - 1]:
+            for bit in range(8):
+                wrong = bytearray(whole)
+                wrong[position] ^= 1 << bit
+                assert glance(bytes(wrong), 80) in (None, walked(bytes(wrong), 80)), (number, position - start, bit)

@@ -103,7 +103,8 @@ def _run(data: bytes, begin: int, delta: int, most: int) -> _Stretch:
     run = min(most, (len(data) - begin) // size)
     for at in (*range(stamp_at), key_at, *value_length_at, size - 1):  # the last byte is the number of headers
         column = data[begin + at : begin + run * size : size]
-        run -= len(column.lstrip(column[:1]))
+        if column != column[:1] * run:
+            run -= len(column.lstrip(column[:1]))
     end = begin + run * size
     stamps = data[begin + stamp_at : end : size]
     lows = data[begin + stamp_at + 1 : end : size]
@@ -114,7 +115,11 @@ def _run(data: bytes, begin: int, delta: int, most: int) -> _Stretch:
         or stamps.translate(None, _POSITIVE)
     ):
         return first
-    return _Stretch(end, run, min(stamps), max(stamps), run * first.keyless)
+    low = high = stamps[0]
+    while stamps:  # there are few different ones
+        low, high = min(low, stamps[0]), max(high, stamps[0])
+        stamps = stamps.translate(None, stamps[:1])
+    return _Stretch(end, run, low, high, run * first.keyless)
 
 
 def _one_by_one(data: bytes, position: int, first: int, most: int) -> _Stretch:
