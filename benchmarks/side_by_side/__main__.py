@@ -32,9 +32,9 @@ def main() -> None:
     begun_s = time.monotonic()
     print(HEAD, flush=True)
     folder = FOLDER if options.record else options.report
-    for name, measured in run_rows([ROWS[each] for each in names], plan, tell):
+    for name, measured, placed in run_rows([ROWS[each] for each in names], plan, tell):
         if folder is not None:
-            save(merged(load(folder), {name: measured}, plan), folder)
+            save(merged(load(folder), {name: measured}, placed), folder)
     if folder is not None:
         report.write(folder)
     print(f"took {time.monotonic() - begun_s:.0f} s")

@@ -16,11 +16,10 @@ COLOURS = {
     "bare": "#d9a441",
     "bare-sync": "#f0d9a0",
 }
-PRODUCING = ("produce-1", "produce-16", "everyday-raw", "java", "librdkafka", "everyday-max")
+PRODUCING = ("produce-1", "produce-16", "produce-cores", "everyday-raw", "java", "librdkafka", "everyday-max")
 SMALL = ("small", "small-16")
-SIZES = ("size-100b", "size-1k", "size-10k", "size-100k", "size-1m")
 READING = ("consume-1", "consume-16", "cold-replay")
-LATENCY = ("latency", "latency-synced")
+LATENCY = ("latency", "latency-synced", "steady", "everyday")
 
 
 class Picture:
@@ -48,9 +47,15 @@ class Picture:
 PICTURES = (
     Picture("produce", "Writing: MB/s of record values", "MB/s", PRODUCING, "mb_s"),
     Picture("small", "Requests of one 100-byte record", "requests/s", SMALL, "requests_s", log=True),
-    Picture("sizes", "Writing records of 100 B to 1 MB", "MB/s", SIZES, "mb_s"),
     Picture("consume", "Reading: MB/s of record values", "MB/s", READING, "mb_s"),
-    Picture("cpu", "CPU seconds of the broker per GB", "s/GB", (*PRODUCING, *READING), "cpu_s_per_gb", log=True),
+    Picture(
+        "cpu",
+        "CPU seconds of the broker per GB",
+        "s/GB",
+        (*PRODUCING, "produce-mixed", *READING),
+        "cpu_s_per_gb",
+        log=True,
+    ),
     Picture("ack", "Ack p99 at the same pace", "ms", LATENCY, "ack_ms", "p99", log=True),
     Picture("end-to-end", "End to end p99 at the same pace", "ms", LATENCY, "end_to_end_ms", "p99", log=True),
     Picture("memory", "Memory of the broker at its peak", "MB", (*PRODUCING, *READING), "rss_peak_mb"),

@@ -42,7 +42,6 @@ PAIRS = (
 )
 
 WRITERS = ("penstock", "kafka", "penstock-replicated", "kafka-flush", "penstock-full", "bare", "bare-sync")
-SIZED = ("penstock", "kafka", "penstock-replicated", "kafka-flush", "bare")
 READERS = ("penstock", "kafka", "bare")
 
 
@@ -54,6 +53,8 @@ class Row:
     title: str
     work: Callable[[], Work]
     contenders: tuple[str, ...]
+    is_on_all_cores: bool = False
+    """Whether brokers may use all cores, those of the load included."""
 
 
 CLIENTS = ("penstock", "kafka", "penstock-replicated", "kafka-flush")
@@ -75,15 +76,6 @@ def _everyday(rate: float) -> Clients:
     )
 
 
-def _sized(name: str, record_bytes: int) -> Row:
-    return Row(
-        f"size-{name}",
-        f"records of {record_bytes:,} bytes, batches of 64 KiB or one record, 1 connection → 1 partition",
-        lambda: Produce(record_bytes=record_bytes),
-        SIZED,
-    )
-
-
 ROWS: Mapping[str, Row] = {
     row.name: row
     for row in (
@@ -93,6 +85,13 @@ ROWS: Mapping[str, Row] = {
             "100-byte records in 64 KiB batches, 16 connections → 16 partitions",
             lambda: Produce(connections=16, partitions=16),
             WRITERS,
+        ),
+        Row(
+            "produce-cores",
+            "100-byte records in 64 KiB batches, 16 connections → 16 partitions, brokers on all cores beside the load",
+            lambda: Produce(connections=16, partitions=16),
+            ("kafka", "penstock-replicated", "kafka-flush", "penstock"),
+            is_on_all_cores=True,
         ),
         Row(
             "produce-mixed",
@@ -112,7 +111,6 @@ ROWS: Mapping[str, Row] = {
             lambda: Produce(connections=16, partitions=16, in_flight=16, batch_bytes=1),
             WRITERS,
         ),
-        *(_sized(f"1{'0' * (power % 3)}{'bkm'[power // 3]}", 10**power) for power in range(2, 7)),
         Row("consume-1", "hot 64 KiB batches, 1 connection ← 1 partition", Consume, READERS),
         Row(
             "consume-16",

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +44,18 @@ class Plan:
 Told = Callable[[str, str, int, Figures], None]
 
 
-def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Row by row: all its rounds by contender, and what is known of the brokers."""
-    kinds = {CONTENDERS[name].broker for row in rows for name in plan.contenders(row)}
-    with running(kinds, plan) as brokers:
-        for row in rows:
-            yield row.name, run_row(row, brokers, plan, told)
+def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> Iterator[tuple[str, dict[str, Any], Plan]]:
+    """Row by row: all its rounds by contender, what is known of the brokers, and how it was run."""
+    for is_on_all_cores, some in groupby(rows, attrgetter("is_on_all_cores")):
+        together = list(some)
+        kinds = {CONTENDERS[name].broker for row in together for name in plan.contenders(row)}
+        cores = plan.conditions.cores
+        if is_on_all_cores:
+            cores = cores._replace(broker=tuple(sorted({*cores.broker, *cores.load})))
+        placed = replace(plan, conditions=replace(plan.conditions, cores=cores))
+        with running(kinds, placed) as brokers:
+            for row in together:
+                yield row.name, run_row(row, brokers, placed, told), placed
 
 
 @contextmanager
