@@ -2,8 +2,8 @@
 
 Latency counts from the moment a request was due, so a broker that stalls is charged for every request that had to wait
 meanwhile. With `follows`, connections of their own wait for the records by long polls, and the time from due to read is
-told as well. How late the load itself was is told too: below that no latency means anything. It goes first on the load's
-core, where others may work as well.
+told as well. How late the load itself was is told too: below that no latency means anything. So it goes first on the
+load's core, where others may work as well.
 """
 
 import contextlib
