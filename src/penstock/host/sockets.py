@@ -31,10 +31,11 @@ TURN_BYTES = 4 * 1024 * 1024
 class _Watch:
     """Waits until a descriptor is readable, or writable.
 
-    The watch stays with the loop when the wait is over: most likely it is needed again. If not, the next event ends it.
+    The watch stays with the loop when the wait is over: most likely it is needed again. If not, events end it; not the
+    first, which often belongs to what is just being received.
     """
 
-    __slots__ = ("_add", "_fd", "_is_set", "_loop", "_remove", "_waiter")
+    __slots__ = ("_add", "_fd", "_is_set", "_loop", "_remove", "_unwanted", "_waiter")
 
     def __init__(self, fd: int, *, is_for_reading: bool) -> None:
         self._loop = asyncio.get_running_loop()
@@ -42,12 +43,15 @@ class _Watch:
         self._remove = self._loop.remove_reader if is_for_reading else self._loop.remove_writer
         self._fd = fd
         self._is_set = False
+        self._unwanted = 0
+        """Events since the last wait that nobody waited for."""
         self._waiter: asyncio.Future[None] | None = None
 
     def ready(self) -> "asyncio.Future[None]":
         """Done when the kernel says so. One at a time."""
         assert self._waiter is None or self._waiter.done(), "somebody else is waiting"
         self._waiter = self._loop.create_future()
+        self._unwanted = 0
         if not self._is_set:
             self._is_set = True
             self._add(self._fd, self._on_event)
@@ -63,8 +67,10 @@ class _Watch:
 
     def _on_event(self) -> None:
         if self._waiter is None or self._waiter.done():
-            self._remove(self._fd)
-            self._is_set = False
+            self._unwanted += 1
+            if self._unwanted > 1:
+                self._remove(self._fd)
+                self._is_set = False
         else:
             self._waiter.set_result(None)
 
@@ -125,12 +131,11 @@ class HostConnection:
                         if rest := self._push_memory(memory, socket.MSG_MORE):
                             await self._send_memory(rest, socket.MSG_MORE)
                         memory.clear()
+                    if self._sent_bytes >= TURN_BYTES:
+                        await self._take_turns()
                     if (sent := self._push_slice(buffer)) < buffer.size_bytes:
                         await self._send_slice(buffer, sent)
                     buffer.release()
-                    if self._sent_bytes >= TURN_BYTES:
-                        self._sent_bytes = 0
-                        await asyncio.sleep(0)
                 elif len(buffer):
                     memory.append(buffer)
             if memory and (rest := self._push_memory(memory, 0)):
@@ -212,6 +217,8 @@ class HostConnection:
 
     async def _send_file(self, fd: int, position: int, end: int) -> None:
         while position < end:
+            if self._sent_bytes >= TURN_BYTES:
+                await self._take_turns()
             try:  # the descriptor is asked for again each time: after a wait, its number may be somebody else's
                 sent = os.sendfile(self._socket.fileno(), fd, position, end - position)
             except BlockingIOError:
@@ -221,9 +228,11 @@ class HostConnection:
                 raise ConnectionError(errno.EIO, "a file is shorter than promised")
             position += sent
             self._sent_bytes += sent
-            if self._sent_bytes >= TURN_BYTES:
-                self._sent_bytes = 0
-                await asyncio.sleep(0)
+
+    async def _take_turns(self) -> None:
+        """Before more of a file is sent, never before the few bytes that end an answer."""
+        self._sent_bytes = 0
+        await asyncio.sleep(0)
 
     async def _until_writable(self) -> None:
         self._sent_bytes = 0
