@@ -189,7 +189,9 @@ class Latency(Produce):
                 for broker, settings in contenders
                 if broker.name != "bare"
             ]
-            self.rate = min(rates) / 2
+            # Under a full load readers get many records at a time. At a pace each record costs a read of its own, so
+            # that half of the requests are reads: half of the most that the slower one can do is half of that half.
+            self.rate = min(rates) / 4
 
     def _saturating(self, broker: Broker) -> Produce:
         """As many as the broker takes while it has the same readers."""
