@@ -1,0 +1,141 @@
+"""Small files become large ones, behind the stream's back and never in its way.
+
+Files are joined only when nothing was written to them for a while, and never those of the day that the stream is
+writing. What is committed are the same rows in other files (`dataChange` is false), on the version of the table that
+still had all of the old ones: if any of them is gone, somebody else was faster, and the new file is thrown away. The
+stream's own commits never wait: a commit of files that have just been joined does not disturb it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow.parquet as pq
+
+from penstock.spark.lake.files import TableFiles, delete_file, table_files
+from penstock.spark.lake.table import DataFile, Moved, live_files, open_table, swap
+
+SMALL_DIVISOR = 2
+"""A file of half the wanted size or more stays as it is."""
+FILES_MIN = 4
+"""Fewer small files are not worth writing their rows once more."""
+ATTEMPTS_MAX = 20
+BATCH_ROWS = 65_536
+NOTE = '{"penstock":{"compaction":true}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Small files of one day, which become one."""
+
+    day: str | None
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many they have together."""
+        return sum(each.rows for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a round has done."""
+
+    before: int
+    after: int
+    size_bytes: int
+
+
+def groups_of(files: Iterable[DataFile], *, now_ms: int, quiet_ms: int, file_bytes: int) -> list[Group]:
+    """What is worth joining now, the oldest days first."""
+    known = sorted(files, key=lambda each: (each.day or "", each.written_ms, each.path))
+    recent = [each.day or "" for each in known if now_ms - each.written_ms < quiet_ms]
+    being_written = max(recent, default=None)
+    small = [
+        each
+        for each in known
+        if each.size_bytes < file_bytes // SMALL_DIVISOR
+        and now_ms - each.written_ms >= quiet_ms
+        and (each.day or "") != being_written
+    ]
+    return [
+        group
+        for day, found in groupby(small, key=lambda each: each.day)
+        for group in _packed(day, list(found), file_bytes)
+        if len(group.files) >= FILES_MIN
+    ]
+
+
+def _packed(day: str | None, files: Sequence[DataFile], file_bytes: int) -> Iterable[Group]:
+    held: list[DataFile] = []
+    for each in files:
+        held.append(each)
+        if sum(file.size_bytes for file in held) >= file_bytes:
+            yield Group(day, tuple(held))
+            held = []
+    if held:
+        yield Group(day, tuple(held))
+
+
+def join(uri: str, group: Group, *, is_by_day: bool) -> list[DataFile]:
+    """Writes the rows of a group into a new file. This is what a task does."""
+    filesystem, root = table_files(uri)
+    whole_bytes = 2 * sum(each.size_bytes for each in group.files) + 1
+    with TableFiles(uri, is_by_day=is_by_day, file_bytes=whole_bytes) as writer:
+        for file in group.files:
+            with filesystem.open_input_file(f"{root}/{file.path}") as source:
+                for batch in pq.ParquetFile(source).iter_batches(BATCH_ROWS):
+                    writer.add(batch)
+        made = writer.finish()
+        rows = sum(each.rows for each in made)
+        if rows != group.rows:
+            raise ValueError(f"{rows} rows came out of files that have {group.rows}: {[e.path for e in group.files]}")
+    return made
+
+
+def compact(
+    uri: str,
+    *,
+    now_ms: int,
+    quiet_ms: int,
+    file_bytes: int,
+    run: Callable[[Group], list[DataFile]],
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> Joined:
+    """Joins what is worth it, group by group, as long as that is welcome. `run` joins one wherever there is room."""
+    before = after = size_bytes = 0
+    table = open_table(uri)
+    groups = (
+        [] if table is None else groups_of(live_files(table), now_ms=now_ms, quiet_ms=quiet_ms, file_bytes=file_bytes)
+    )
+    for group in groups:
+        if not may_go_on():
+            break
+        made = run(group)
+        if _replace(uri, group, made):
+            before += len(group.files)
+            after += len(made)
+            size_bytes += sum(each.size_bytes for each in made)
+        else:
+            filesystem, root = table_files(uri)
+            for each in made:
+                delete_file(filesystem, f"{root}/{each.path}")
+    return Joined(before, after, size_bytes)
+
+
+def _replace(uri: str, group: Group, made: Sequence[DataFile]) -> bool:
+    """Puts new files into the place of old ones; False if the old ones are not all there any more."""
+    from dataclasses import replace
+
+    written_ms = max(each.written_ms for each in group.files)
+    aged = [replace(each, written_ms=written_ms) for each in made]
+    for _ in range(ATTEMPTS_MAX):
+        table = open_table(uri)
+        if table is None or not {each.path for each in group.files} <= {each.path for each in live_files(table)}:
+            return False
+        try:
+            swap(table, aged, group.files, app=None, note=NOTE)
+        except Moved:
+            continue
+        return True
+    return False

@@ -1,0 +1,190 @@
+"""A Delta table, changed by compare-and-set only.
+
+delta-rs would rather bring a change to the newest version by itself, and lets through what must not pass: two changes
+that remove the same files, or a batch that is there already. So a change is made to the version that was looked at, or
+not at all: `Moved` says that somebody else was faster, and whoever wants the change looks again.
+
+Tables keep to the base protocol (no deletion vectors, no column mapping), so that every reader of Delta reads them.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DAY = "day"
+MARK = "penstockCommit"
+"""Tells a commit of ours from one that somebody else made under the same number."""
+LOOK_BACK = 200
+"""How many commits are looked at for a note; the notes that matter are among the newest."""
+
+
+class Moved(Exception):
+    """The table is not at the version any more that was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that lies in the table's directory; whether it belongs to the table, a commit says."""
+
+    path: str
+    """Below the table."""
+    size_bytes: int
+    rows: int
+    day: str | None
+    """The partition; None also where there are no partitions."""
+    stats: str
+    """In JSON, as Delta has it."""
+    written_ms: int
+    """When its rows were written for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What we write beside a commit."""
+
+    pipeline: str
+    query_id: str
+    batch: int
+    ends: Mapping[str, Mapping[str, int]]
+    """How far the topic has been read, as a checkpoint has it."""
+    rows: int
+    bad: int
+
+    def to_json(self) -> str:
+        """As it stands in the log."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps({"penstock": fields}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: object) -> "Note | None":
+        """None if somebody else wrote it."""
+        try:
+            return cls(**json.loads(text)["penstock"])  # type: ignore[arg-type]
+        except (TypeError, ValueError, KeyError):
+            return None
+
+
+def open_table(uri: str) -> DeltaTable | None:
+    """The newest version, if there is a table."""
+    try:
+        return DeltaTable(uri)
+    except TableNotFoundError:
+        return None
+
+
+def create_table(uri: str, schema: "pa.Schema", *, is_by_day: bool, properties: Mapping[str, str]) -> None:
+    """An empty one. Moved if there is one."""
+    try:
+        DeltaTable.create(
+            uri,
+            schema,
+            mode="error",
+            partition_by=[DAY] if is_by_day else [],
+            configuration=dict(properties),
+            raise_if_key_not_exists=False,
+        )
+    except DeltaError as error:
+        if open_table(uri) is None:
+            raise
+        raise Moved(str(error)) from None
+
+
+def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
+    """Writes properties of our own into the table."""
+    version = table.version()
+    try:
+        table.alter.set_table_properties(
+            dict(properties), raise_if_not_exists=False, commit_properties=CommitProperties(max_commit_retries=0)
+        )
+    except DeltaError as error:
+        _check_moved(table, version, error)
+        raise
+
+
+def swap(
+    table: DeltaTable,
+    added: Iterable[DataFile],
+    removed: Iterable[DataFile] = (),
+    *,
+    app: Transaction | None,
+    note: str,
+) -> None:
+    """Adds and removes files and notes how far the application is, all at once.
+
+    Files that replace others hold the same rows: whoever follows the table sees nothing new.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    is_by_day = DAY in table.metadata().partition_columns
+    removals = [RemoveAction(each.path, False, now_ms, each.size_bytes, _values(each, is_by_day)) for each in removed]
+    additions = [
+        AddAction(each.path, each.size_bytes, _values(each, is_by_day), each.written_ms, not removals, each.stats)
+        for each in added
+    ]
+    before = table.version()
+    mark = uuid.uuid4().hex
+    metadata = {"userMetadata": note, "isBlindAppend": not removals, MARK: mark}
+    try:
+        table.create_write_transaction(
+            [*additions, *removals],
+            "append",
+            table.schema(),
+            [DAY] if is_by_day else [],
+            commit_properties=CommitProperties(
+                custom_metadata=metadata, max_commit_retries=0, app_transactions=None if app is None else [app]
+            ),
+        )
+    except DeltaError as error:
+        if _is_written(
+            table, before + 1, mark
+        ):  # it was written; what came after it failed, such as a checkpoint of the log
+            return
+        _check_moved(table, before, error)
+        raise
+
+
+def live_files(table: DeltaTable) -> list[DataFile]:
+    """What the table is made of."""
+    import pyarrow as pa
+
+    found = pa.table(table.get_add_actions(flatten=True))  # type: ignore[arg-type,unused-ignore]
+    days = found[f"partition.{DAY}"].to_pylist() if f"partition.{DAY}" in found.column_names else [None] * len(found)
+    columns = [found[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")]
+    return [
+        DataFile(path, size_bytes, rows or 0, None if day is None else day.isoformat(), "", written_ms)
+        for path, size_bytes, rows, written_ms, day in zip(*columns, days, strict=True)
+    ]
+
+
+def notes(table: DeltaTable) -> Iterable[Note]:
+    """What we wrote beside the last commits, the newest first."""
+    for commit in table.history(LOOK_BACK):
+        if (note := Note.from_json(commit.get("userMetadata"))) is not None:
+            yield note
+
+
+def _values(file: DataFile, is_by_day: bool) -> dict[str, str | None]:
+    return {DAY: file.day} if is_by_day else {}
+
+
+def _is_written(table: DeltaTable, version: int, mark: str) -> bool:
+    fresh = open_table(table.table_uri)
+    if fresh is None or fresh.version() < version:
+        return False
+    commits = fresh.history(fresh.version() - version + 1)
+    return any(each.get("version") == version and each.get(MARK) == mark for each in commits)
+
+
+def _check_moved(table: DeltaTable, version: int, error: DeltaError) -> None:
+    fresh = open_table(table.table_uri)
+    if isinstance(error, CommitFailedError) and fresh is not None and fresh.version() > version:
+        raise Moved(str(error)) from None
