@@ -297,7 +297,7 @@ def test_a_fast_reader_does_not_starve_the_loop(
         counting = asyncio.create_task(count())
         await ends.one.send([ends.slice_of(bytes(slice_bytes)) for _ in range(64 * MIB // slice_bytes)])
         counting.cancel()
-        assert turns >= 64 * MIB // sockets.TURN_BYTES - 1  # none after the last piece: what ends an answer goes at once
+        assert turns >= 64 * MIB // sockets.TURN_BYTES - 1  # none behind the last piece
 
     run(tmp_path, story)
 
