@@ -76,7 +76,7 @@ def glance(data: bytes, count: int) -> Glance | None:
     try:
         while delta < count:
             most = (count if delta >= _DELTAS_ONE_BYTE else min(count, _DELTAS_ONE_BYTE)) - delta
-            found = _run(data, position, delta, most) if patience else None
+            found = _run(data, position, delta, most) if patience and most >= _RUN_MIN else None
             if found is None or found.records < _RUN_MIN:
                 patience -= patience > 0
                 found = _one_by_one(data, position, delta, most)
