@@ -114,8 +114,7 @@ def _draw(picture: Picture, bars: Bars, path: Path) -> None:
     axes.set(ylabel=picture.axis, title=picture.title)
     if picture.log:
         axes.set_yscale("log")
-    axes.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    figure.savefig(path.with_suffix(".png"), dpi=120)
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None}, bbox_inches="tight")
+    figure.savefig(path.with_suffix(".png"), dpi=120, bbox_inches="tight")
     plt.close(figure)
