@@ -29,7 +29,7 @@ def test_both_sides_run_under_raw_load_and_real_clients() -> None:
         assert found["mb_s"] > 0
         assert found["broker_cpu"] > 0
 
-    measured = dict(run_rows(chosen, plan, told))
+    measured = {name: row for name, row, _ in run_rows(chosen, plan, told)}
     assert lines == [(row.name, who) for row in chosen for who in ("penstock", "kafka")]
     assert measured["java"]["rounds"]["kafka"][0]["ack_ms"]["p50"] >= 0
     assert measured["everyday"]["rounds"]["kafka"][0]["end_to_end_ms"]["p50"] > 0

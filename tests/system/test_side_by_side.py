@@ -27,7 +27,7 @@ def test_writing_reading_and_keeping_a_pace() -> None:
         "everyday-raw", "", lambda: Everyday(4, 8, record_bytes=1000, codec="lz4", values="json"), ("penstock",)
     )
     chosen = [ROWS["produce-1"], ROWS["small-16"], ROWS["consume-1"], latency, everyday]
-    measured = dict(run_rows(chosen, PLAN, told))
+    measured = {name: row for name, row, _ in run_rows(chosen, PLAN, told)}
     assert list(measured) == ["produce-1", "small-16", "consume-1", "latency", "everyday-raw"]
     for row in measured.values():
         assert {who: len(rounds) for who, rounds in row["rounds"].items()}["penstock"] == 2
