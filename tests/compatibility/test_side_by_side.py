@@ -12,7 +12,7 @@ pytestmark = pytest.mark.strangers
 
 
 def test_both_sides_run_under_raw_load_and_real_clients() -> None:
-    plan = Plan(Conditions(divided_cores(), 0.4, 0.1), 1, 0.0, ("penstock", "kafka"))
+    plan = Plan(Conditions(divided_cores(), 2.0, 0.2), 1, 0.0, ("penstock", "kafka"))
     everyday = Row(
         "everyday",
         "a short one",

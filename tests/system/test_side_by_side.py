@@ -13,7 +13,7 @@ from benchmarks.side_by_side.rows import ROWS, Row
 from benchmarks.side_by_side.running import Plan, run_rows
 from tests.compatibility.raw_client import Topic
 
-SECONDS = 0.4
+SECONDS = 1.0
 PLAN = Plan(Conditions(divided_cores(), SECONDS, 0.1), 2, 0.0, ("penstock", "bare"))
 
 
