@@ -45,9 +45,9 @@ Penstock, Apache Kafka and a bare loop on one machine, under the same load, on l
   answer is checked. After a round the end offsets of the topic must have grown by exactly the records that were
   acknowledged.
 - **Bytes** are those of record values, MB and GB are powers of ten.
-- **Latency** is measured at a fixed pace, the same for all: half of the most that the slower contender can do, where
-  every record is also read at once, by a request of its own. It counts from the moment a request was due. In other rows
-  acks wait in a queue that the load keeps full.
+- **Latency** is measured at a fixed pace, the same for all and told in the row: a share of the most that the slower
+  contender takes with the same readers. It counts from the moment a request was due. In other rows acks wait in a queue
+  that the load keeps full.
 - **Kafka** has the JVM options of its start script (1 GB heap, G1) and its default settings; **Penstock** has its own.
   On both, deleted files go after a second instead of a minute.
 - **Durability.** By default Penstock acknowledges what is on stable storage, Kafka what is in the page cache. So
