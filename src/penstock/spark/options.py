@@ -67,6 +67,7 @@ KAFKA_SPELLED = (
     "sasl.mechanism",
     "security.protocol",
 )
+_KAFKA_NUMBERS = ("fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "request.timeout.ms")
 _REFUSED = {
     "auto.offset.reset": "where to start is said by startingOffsets, and after a restart by the checkpoint",
     "key.deserializer": "keys come as bytes: decode them with DataFrame operations",
@@ -178,6 +179,11 @@ class SourceOptions:
         """Whether the headers are among the columns."""
         return HEADERS in self.columns
 
+    def kafka_number(self, name: str, otherwise: int) -> int:
+        """A setting of the client that is a number."""
+        text = self.kafka.get(name)
+        return otherwise if text is None else _whole(KAFKA + name, text, 0)
+
 
 def batch_options(options: Options) -> SourceOptions:
     """The options of `spark.read`."""
@@ -203,7 +209,10 @@ def stream_options(options: Options) -> SourceOptions:
 
 def check_options(options: Options) -> SourceOptions:
     """What is wrong with them whether it is a batch or a stream."""
-    return _read(options, start="earliest")
+    found = _read(options, start="earliest")
+    for name in _KAFKA_NUMBERS:
+        found.kafka_number(name, 0)
+    return found
 
 
 def columns_of(options: Options) -> tuple[str, ...]:

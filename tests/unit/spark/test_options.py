@@ -19,6 +19,7 @@ from penstock.spark.options import (
     SinceEach,
     SourceOptions,
     batch_options,
+    check_options,
     stream_options,
 )
 
@@ -83,6 +84,13 @@ def test_all_that_the_connector_takes() -> None:
 
 def test_a_protocol_before_an_address_is_passed_over() -> None:
     assert batch(**{"kafka.bootstrap.servers": "SSL://one:1,SSL://two:2"}).bootstrap == "one:1,two:2"
+
+
+def test_a_number_of_the_client_that_is_none_is_told_early() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.fetch\.max\.bytes is a whole number from 0 on, not lots"):
+        check_options(_lower({**BASIC, "kafka.fetch.max.bytes": "lots"}))
+    assert batch(**{"kafka.fetch.max.bytes": "5"}).kafka_number("fetch.max.bytes", 7) == 5
+    assert batch().kafka_number("fetch.max.bytes", 7) == 7
 
 
 def test_a_group_is_a_name_and_goes_before_a_prefix() -> None:

@@ -1,0 +1,147 @@
+"""A Spark session behind a pipe, with our source as pip installs it and Spark's Kafka connector beside it.
+
+JSON questions in, JSON answers out, line by line. It runs as a program of its own, with the paths of the connector's
+jars as arguments, and registers nothing: Spark must find the source by itself.
+"""
+
+import base64
+import json
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+QUERY_TIMEOUT_S = 90
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # A task that fails once has failed.
+    "spark.task.maxFailures": "1",
+    "spark.kafka.consumer.cache.timeout": "1s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "1s",
+}
+
+Json = dict[str, Any]
+
+
+class Session:
+    """One method per command."""
+
+    def __init__(self, jars: list[str]) -> None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(jars))
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        self._spark = builder.getOrCreate()
+        self._spark.sparkContext.setLogLevel("ERROR")
+        self._queries: dict[str, StreamingQuery] = {}
+        self._rows: dict[str, dict[int, list[Json]]] = {}
+
+    def version(self) -> Json:
+        """Spark's."""
+        return {"version": self._spark.version}
+
+    def configure(self, name: str, value: str) -> Json:
+        """A setting of the session."""
+        self._spark.conf.set(name, value)
+        return {}
+
+    def read(self, format: str, options: dict[str, str], where: str = "true") -> Json:  # noqa: A002 - Spark's word
+        """A batch: its rows, its columns, and how many tasks it took."""
+        frame = self._spark.read.format(format).options(**options).load()
+        rows = _collected(frame.where(where))
+        tasks = frame.where(where).rdd.getNumPartitions()
+        return {"rows": rows, "schema": frame.schema.simpleString(), "tasks": tasks}
+
+    def run(self, format: str, options: dict[str, str], checkpoint: str) -> Json:  # noqa: A002
+        """A stream of what there is now; the rows of each micro-batch, by its number."""
+        self.start("once", format, options, checkpoint, available_now=True)
+        query = self._queries["once"]
+        try:
+            if not query.awaitTermination(QUERY_TIMEOUT_S):
+                raise TimeoutError(f"the stream had not ended after {QUERY_TIMEOUT_S} s: {query.status}")
+        finally:
+            query.stop()
+        return {"batches": self._rows["once"]}
+
+    def start(
+        self,
+        name: str,
+        format: str,  # noqa: A002
+        options: dict[str, str],
+        checkpoint: str,
+        available_now: bool = False,
+    ) -> Json:
+        """A stream that goes on until it is stopped."""
+        rows = self._rows[name] = {}
+
+        def keep(frame: DataFrame, batch: int) -> None:
+            rows[batch] = _collected(frame)
+
+        trigger: Json = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
+        frame = self._spark.readStream.format(format).options(**options).load()
+        writer = frame.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
+        self._queries[name] = writer.trigger(**trigger).start()
+        return {}
+
+    def process(self, name: str) -> Json:
+        """Waits until a stream has read what there is; its micro-batches so far."""
+        self._queries[name].processAllAvailable()
+        progress = self._queries[name].lastProgress
+        return {"batches": self._rows[name], "progress": progress and json.loads(progress.json)}
+
+    def failure(self, name: str) -> Json:
+        """Waits until a stream fails, and says why."""
+        query = self._queries[name]
+        try:
+            ended = query.awaitTermination(QUERY_TIMEOUT_S)
+        except Exception as error:
+            return {"failure": str(error)}
+        raise TimeoutError(f"the stream has not failed: {'it ended' if ended else query.status}")
+
+    def stop(self, name: str) -> Json:
+        """Ends a stream."""
+        self._queries.pop(name).stop()
+        return {}
+
+
+def _collected(frame: DataFrame) -> list[Json]:
+    return [{name: _plain(value) for name, value in row.asDict().items()} for row in frame.collect()]
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bytes() | bytearray():
+            return {"bytes": base64.b64encode(value).decode()}
+        case list():
+            return [[header.key, _plain(header.value)] for header in value]
+        case int() | str() | None:
+            return value
+    return str(value)
+
+
+def main() -> None:
+    """Answers until nobody asks."""
+    # Whatever Spark prints must not be taken for an answer.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    session = Session(sys.argv[1:])
+    for line in sys.stdin:
+        question = json.loads(line)
+        try:
+            answer: Json = getattr(session, question.pop("command"))(**question)
+        except Exception as error:
+            answer = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
