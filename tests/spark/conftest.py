@@ -1,4 +1,4 @@
-"""What the tests on Spark share: one session, one Penstock node, one Apache Kafka."""
+"""What the tests on Spark share: a cluster and one session on it, one Penstock node, one Apache Kafka."""
 
 import sys
 from collections.abc import Iterator
@@ -11,16 +11,24 @@ from tests.compatibility import maven, spark_session
 from tests.compatibility.answerer import Answerer
 from tests.compatibility.penstock_node import PenstockNode
 from tests.spark.secured_kafka import SecuredKafka
+from tests.spark.standalone import StandaloneSpark
 from tests.spark.topics import Topics
 
 PROGRAM = Path(__file__).parent / "session.py"
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Answerer]:
-    """A session that answers; the commands are in `session.py`."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
+    """A Master and two Workers with a core each."""
+    with StandaloneSpark(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def spark(cluster: StandaloneSpark) -> Iterator[Answerer]:
+    """A session on the cluster that answers; the commands are in `session.py`."""
     jars = sorted((maven.build(spark_session.PROJECT) / "lib").glob("*.jar"))
-    started = Answerer([sys.executable, str(PROGRAM), *map(str, jars)])
+    started = Answerer([sys.executable, str(PROGRAM), cluster.url, *map(str, jars)])
     yield started
     started.close()
 

@@ -1,7 +1,8 @@
 """A Spark session behind a pipe, with our source as pip installs it and Spark's Kafka connector beside it.
 
-JSON questions in, JSON answers out, line by line. It runs as a program of its own, with the paths of the connector's
-jars as arguments, and registers nothing: Spark must find the source by itself.
+JSON questions in, JSON answers out, line by line. It runs as a program of its own, with the address of the Master (or
+local[2]) and the paths of the connector's jars as arguments, and registers nothing: Spark must find the source by
+itself.
 """
 
 import base64
@@ -21,6 +22,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     # A task that fails once has failed.
@@ -35,9 +38,9 @@ Json = dict[str, Any]
 class Session:
     """One method per command."""
 
-    def __init__(self, jars: list[str]) -> None:
+    def __init__(self, master: str, jars: list[str]) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(jars))
+        builder = SparkSession.builder.master(master).config("spark.jars", ",".join(jars))
         for name, value in SETTINGS.items():
             builder = builder.config(name, value)
         self._spark = builder.getOrCreate()
@@ -46,8 +49,9 @@ class Session:
         self._rows: dict[str, dict[int, list[Json]]] = {}
 
     def version(self) -> Json:
-        """Spark's."""
-        return {"version": self._spark.version}
+        """Spark's, and who runs its tasks."""
+        executors = self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+        return {"version": self._spark.version, "executors": executors}
 
     def configure(self, name: str, value: str) -> Json:
         """A setting of the session."""
@@ -133,7 +137,7 @@ def main() -> None:
     # Whatever Spark prints must not be taken for an answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    session = Session(sys.argv[1:])
+    session = Session(sys.argv[1], sys.argv[2:])
     for line in sys.stdin:
         question = json.loads(line)
         try:
