@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import bench, config, consume, dev, doctor, produce, reader, topic
+from penstock.cli import bench, config, consume, dev, doctor, produce, reader, spark, topic
 from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
 
@@ -35,6 +35,7 @@ consume.add_to(app)
 config.add_to(app)
 doctor.add_to(app)
 bench.add_to(app)
+spark.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:

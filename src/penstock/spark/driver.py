@@ -12,7 +12,18 @@ from penstock.client.metadata import TopicPartition
 from penstock.spark.gaps import Gap, meet
 from penstock.spark.offsets import EARLIEST, Offsets
 from penstock.spark.options import AtOffsets, OptionError, SourceOptions
-from penstock.spark.plan import Cuts, Patience, Range, Task, count_between, limited, packed, plan, task_count
+from penstock.spark.plan import (
+    Cuts,
+    Patience,
+    Range,
+    Task,
+    count_between,
+    limited,
+    packed,
+    plan,
+    plan_whole,
+    task_count,
+)
 from penstock.spark.survey import Survey
 
 Spans = dict[TopicPartition, tuple[int, int]]
@@ -71,7 +82,8 @@ def _tasks(
     sizes = survey.sizes(full)
     ranges = [Range(each, *span, sizes[each], each in from_start) for each, span in full.items()]
     tasks = task_count(sum(sizes.values()), cores=_cores(), task_bytes=options.task_bytes, tasks_min=options.tasks_min)
-    return [packed(split, survey.topic_ids) for split in plan(ranges, tasks, options.task_offsets_max)]
+    splits = plan_whole(ranges, tasks) if options.is_latest else plan(ranges, tasks, options.task_offsets_max)
+    return [packed(split, survey.topic_ids) for split in splits]
 
 
 def _cores() -> int:

@@ -53,6 +53,7 @@ SPELLED = (
     "task_bytes",
     "max_bytes_per_trigger",
     "topic_ids_file",
+    "view",
 )
 KAFKA_SPELLED = (
     "bootstrap.servers",
@@ -166,6 +167,8 @@ class SourceOptions:
     task_bytes: int
     client_id: str
     is_pushdown_on: bool
+    is_latest: bool
+    """Whether of each key only the last record is wanted, and none if that is a tombstone."""
     topic_ids_file: str | None
     poll_timeout_ms: int
     """How long a reader waits for records that must be there."""
@@ -196,6 +199,8 @@ def batch_options(options: Options) -> SourceOptions:
     if found.end == "earliest" or (isinstance(found.end, AtOffsets) and EARLIEST in found.end.offsets.values()):
         raise OptionError("A batch cannot end at the earliest offset: give endingOffsets that lie behind it.")
     _check_order(found.start, found.end)
+    if found.is_latest and found.is_pushdown_on:
+        raise OptionError("view=latest needs all records to know the last: leave out pushdown.")
     return found
 
 
@@ -204,7 +209,10 @@ def stream_options(options: Options) -> SourceOptions:
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if name.lower() in options:
             raise OptionError(f"A stream has no end: leave out {name}, or read a batch with spark.read.")
-    return _read(options, start="latest")
+    found = _read(options, start="latest")
+    if found.is_latest:
+        raise OptionError("view=latest is what a topic holds at one moment: read it as a batch, with spark.read.")
+    return found
 
 
 def check_options(options: Options) -> SourceOptions:
@@ -264,6 +272,7 @@ def _read(options: Options, start: Literal["earliest", "latest"]) -> SourceOptio
         task_bytes=_size(options, "task_bytes") or 128 * MIB,
         client_id=_client_id(options, kafka),
         is_pushdown_on=_truth(options, "pushdown", default=False),
+        is_latest=_one_of(options, "view", ("all", "latest"), "all") == "latest",
         topic_ids_file=options.get("topic_ids_file"),
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 1) or 120_000,
         fetch_attempts=_number(options, "fetchOffset.numRetries", 1) or 3,

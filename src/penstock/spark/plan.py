@@ -5,6 +5,7 @@ one; a large partition is divided. Both happen by laying all ranges end to end a
 little earlier or later if that spares a cut.
 """
 
+import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -56,6 +57,17 @@ def plan(ranges: Iterable[Range], tasks: int, task_offsets_max: int | None = Non
     for each in wanted:
         cutter.add(each)
     return cutter.done()
+
+
+def plan_whole(ranges: Iterable[Range], tasks: int) -> list[Split]:
+    """At most so many splits of about the same size, in which every range stays whole."""
+    splits: list[list[Piece]] = [[] for _ in range(tasks)]
+    sizes = [(0, number) for number in range(tasks)]
+    for each in sorted(ranges, key=lambda each: (-each.size_bytes, each.partition)):
+        used_bytes, number = heapq.heappop(sizes)
+        splits[number].append(Piece(each.partition, each.first, each.end, each.is_from_start))
+        heapq.heappush(sizes, (used_bytes + max(1, each.size_bytes), number))
+    return [tuple(each) for each in splits if each]
 
 
 class _Cutter:

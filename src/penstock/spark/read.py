@@ -7,6 +7,8 @@ meanwhile ends the task. Records that are not there any more are met as `on_gap`
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.client.blocking import SyncClient
@@ -18,6 +20,7 @@ from penstock.client.fetcher import FetchSettings
 from penstock.client.metadata import TopicPartition
 from penstock.records.header import BatchView
 from penstock.spark.gaps import Gap, meet
+from penstock.spark.latest import NEEDED, latest_rows
 from penstock.spark.link import connect
 from penstock.spark.offsets import shown
 from penstock.spark.options import COLUMNS, HEADERS, SourceOptions
@@ -58,6 +61,13 @@ def read_task(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
                     yield batch if options.columns == every else batch.select(options.columns)
         finally:
             reader.close()
+
+
+def read_latest(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
+    """Of each partition of a task, which it has whole, the last record of each key."""
+    needed = replace(options, columns=(*options.columns, *(name for name in NEEDED if name not in options.columns)))
+    for piece in task.pieces:
+        yield from latest_rows(partial(read_task, Task(task.topics, (piece,)), needed), options.columns)
 
 
 def fetch_settings(options: SourceOptions) -> FetchSettings:

@@ -16,7 +16,7 @@ from penstock.spark.offsets import Stored, from_stored, to_stored
 from penstock.spark.options import OptionError, SourceOptions, batch_options, check_options, columns_of, stream_options
 from penstock.spark.plan import Cuts, Task
 from penstock.spark.pushdown import cuts_of
-from penstock.spark.read import read_task
+from penstock.spark.read import read_latest, read_task
 from penstock.spark.security import read_security
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """In a task. Spark makes a task without a value when there are none."""
-        return iter(()) if partition.value is None else read_task(Task._make(partition.value), self._options)
+        if partition.value is None:
+            return iter(())
+        read = read_latest if self._options.is_latest else read_task
+        return read(Task._make(partition.value), self._options)
 
 
 class PushdownReader(BatchReader):

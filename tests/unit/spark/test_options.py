@@ -93,6 +93,15 @@ def test_a_number_of_the_client_that_is_none_is_told_early() -> None:
     assert batch().kafka_number("fetch.max.bytes", 7) == 7
 
 
+def test_the_latest_of_each_key_is_a_batch_of_all_records() -> None:
+    assert batch(view="latest").is_latest
+    assert not batch().is_latest
+    with pytest.raises(OptionError, match=r"read it as a batch, with spark\.read"):
+        stream(view="latest")
+    with pytest.raises(OptionError, match="leave out pushdown"):
+        batch(view="latest", pushdown="true")
+
+
 def test_a_group_is_a_name_and_goes_before_a_prefix() -> None:
     assert stream(groupIdPrefix="team", **{"kafka.group.id": "readers"}).client_id == "readers"
 

@@ -19,6 +19,7 @@ from penstock.spark.plan import (
     limited,
     packed,
     plan,
+    plan_whole,
     task_count,
     unpacked,
 )
@@ -37,6 +38,17 @@ def ranges(*sizes: tuple[int, int]) -> list[Range]:
 
 def counts(splits: Sequence[Split]) -> list[int]:
     return [sum(piece.end - piece.first for piece in split) for split in splits]
+
+
+# --- whole partitions
+
+
+def test_whole_partitions_are_spread_by_size() -> None:
+    """The largest alone; nobody is cut, nobody forgotten."""
+    found = plan_whole(ranges((10, 100), (10, 40), (10, 30), (10, 25)), 2)
+    assert [[piece.partition.partition for piece in split] for split in found] == [[0], [1, 2, 3]]
+    assert counts(found) == [10, 30]
+    assert len(plan_whole(ranges((10, 0), (10, 0)), 5)) == 2
 
 
 # --- how many tasks

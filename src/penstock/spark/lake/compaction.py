@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.spark.lake.files import TableFiles, delete_file, table_files
+from penstock.spark.lake.files import TableFiles, delete_file, stored_rows, table_files
 from penstock.spark.lake.table import DataFile, Moved, live_files, open_table, swap
 
 SMALL_DIVISOR = 2
@@ -20,7 +21,6 @@ SMALL_DIVISOR = 2
 FILES_MIN = 4
 """Fewer small files are not worth writing their rows once more."""
 ATTEMPTS_MAX = 20
-BATCH_ROWS = 65_536
 NOTE = '{"penstock":{"compaction":true}}'
 
 
@@ -77,14 +77,14 @@ def _packed(day: str | None, files: Sequence[DataFile], file_bytes: int) -> Iter
         yield Group(day, tuple(held))
 
 
-def join(uri: str, group: Group, *, is_by_day: bool) -> list[DataFile]:
+def join(uri: str, schema: pa.Schema, group: Group, *, is_by_day: bool) -> list[DataFile]:
     """Writes the rows of a group into a new file. This is what a task does."""
     filesystem, root = table_files(uri)
     whole_bytes = 2 * sum(each.size_bytes for each in group.files) + 1
     with TableFiles(uri, is_by_day=is_by_day, file_bytes=whole_bytes) as writer:
         for file in group.files:
             with filesystem.open_input_file(f"{root}/{file.path}") as source:
-                for batch in pq.ParquetFile(source).iter_batches(BATCH_ROWS):
+                for batch in stored_rows(pq.ParquetFile(source), schema):
                     writer.add(batch)
         made = writer.finish()
         rows = sum(each.rows for each in made)

@@ -15,7 +15,6 @@ from penstock.client.blocking import SyncClient
 from penstock.client.errors import ClientError, Refused
 from penstock.client.producer import Producer
 from penstock.model.errors import ErrorCode
-from penstock.spark.lake.rows import BAD
 from penstock.spark.project.connecting import connect
 from penstock.spark.project.plan import ClusterPlan
 
@@ -120,26 +119,22 @@ def headers_of(letter: Letter, pipeline: str) -> list[tuple[str, bytes]]:
     return [(PREFIX + name, text.encode()) for name, text in texts.items()]
 
 
-def letters_of(bad: "pa.RecordBatch") -> list[Letter]:
-    """The bad rows of a frame."""
-    names = bad.schema.names
+def letters_of(bad: "pa.RecordBatch", wrong: "Sequence[tuple[str, str]]") -> list[Letter]:
+    """Rows of the source, and the name of the error and the reason for each."""
+    named = [name for name in ("topic", "partition", "offset", "key", "value", "headers") if name in bad.schema.names]
     return [
         Letter(
             row["topic"],
             row["partition"],
             row["offset"],
             stamp_us // 1000,
-            row[BAD]["key"],
-            row[BAD]["value"],
+            row["key"],
+            row["value"],
             [(each["key"], each["value"]) for each in row.get("headers") or ()],
-            row[BAD]["kind"],
-            row[BAD]["reason"],
+            kind,
+            reason,
         )
-        for row, stamp_us in zip(
-            bad.select(
-                [name for name in ("topic", "partition", "offset", "headers", BAD) if name in names]
-            ).to_pylist(),
-            bad.column("timestamp").cast("int64").to_pylist(),
-            strict=True,
+        for row, stamp_us, (kind, reason) in zip(
+            bad.select(named).to_pylist(), bad.column("timestamp").cast("int64").to_pylist(), wrong, strict=True
         )
     ]

@@ -1,75 +1,187 @@
-"""Bytes into values, by Spark's own functions, and what could not be read beside them.
+"""Bytes into values, a whole column at a time, and apart from them the records that are not what they should be.
 
-What comes out has the table's columns and, if decoding can fail, `_bad` (see `rows`). A record without a value is a
-tombstone and never bad.
+A record without a value is a tombstone and never bad. JSON is read strictly, because what is half read is half lost:
+one object, nothing behind it, and of each named field the type that it has in the schema, or null. Fields that the
+schema does not name are left out.
+
+Every value goes through orjson before Arrow sees it: Arrow's own reader is fast, and ends the process at `null` where
+it expects an object.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from penstock.spark.lake.rows import BAD
-from penstock.spark.project.plan import Decode
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from penstock.spark.lake.dead_letters import Letter, letters_of
 
-CORRUPT = "_corrupt"
-
-
-def decoded(frame: "DataFrame", decode: Decode) -> "DataFrame":
-    """The source's columns, decoded as the file says."""
-    if not decode.can_fail:
-        return frame
-    from pyspark.sql import functions as f
-
-    key, key_wrong = _text("key") if decode.key == "text" else (f.col("key"), None)
-    value, value_wrong = _value(decode)
-    wrong = f.coalesce(*(each for each in (key_wrong, value_wrong) if each is not None))
-    raw = f.struct(
-        wrong["kind"].alias("kind"),
-        wrong["reason"].alias("reason"),
-        f.col("key").alias("key"),
-        f.col("value").alias("value"),
-    )
-    others = [f.col(name) for name in frame.columns if name not in ("key", "value")]
-    return frame.select(key.alias("key"), value.alias("value"), *others, f.when(wrong.isNotNull(), raw).alias(BAD))
+_BLOCK_BYTES_MIN = 64
 
 
-def _value(decode: Decode) -> "tuple[Column, Column | None]":
-    from pyspark.sql import functions as f
+class Wrong(NamedTuple):
+    """What is wrong with a value."""
 
-    match decode.value, decode.schema:
-        case "text", _:
-            return _text("value")
-        case "json", None:
-            text, not_text = _text("value")
-            is_wrong = text.isNotNull() & f.try_parse_json(text).isNull()
-            return f.when(~is_wrong, text), f.coalesce(not_text, _when(is_wrong, "NotJson", "the value is not JSON"))
-        case "json", str(schema):
-            return _structure(schema)
-    return f.col("value"), None
+    kind: str
+    reason: str
 
 
-def _structure(schema: str) -> "tuple[Column, Column | None]":
-    """JSON as columns. Spark reads an empty text as nothing at all, so that must be told apart."""
-    from pyspark.sql import functions as f
+class Found(NamedTuple):
+    """The values of a column; null where one is wrong."""
 
-    text, not_text = _text("value")
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    parsed = f.from_json(text, f"{schema}, {CORRUPT} STRING", options)
-    is_wrong = text.isNotNull() & (parsed.isNull() | parsed[CORRUPT].isNotNull())
-    reason = "the value is not JSON of the given schema"
-    return f.when(~is_wrong, parsed.dropFields(CORRUPT)), f.coalesce(not_text, _when(is_wrong, "NotOfSchema", reason))
+    values: pa.Array
+    wrong: Mapping[int, Wrong]
 
 
-def _text(name: str) -> "tuple[Column, Column]":
-    from pyspark.sql import functions as f
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """How keys and values are read: `none`, `text`, or `json` with the fields that are wanted."""
 
-    text = f.col(name).cast("string")
-    is_wrong = text.isNotNull() & ~f.is_valid_utf8(text)
-    return f.when(~is_wrong, text), _when(is_wrong, "NotText", f"the {name} is not UTF-8")
+    key: str = "none"
+    value: str = "none"
+    fields: pa.Schema | None = None
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """What becomes of keys."""
+        return pa.binary() if self.key == "none" else pa.string()
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """What becomes of values."""
+        if self.fields is not None:
+            return pa.struct(list(self.fields))
+        return pa.binary() if self.value == "none" else pa.string()
+
+    def decode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Letter]]:
+        """Good rows, decoded, and bad ones as they came."""
+        wrong: dict[int, Wrong] = {}
+        decoded = batch
+        for name, how in (("key", self.key), ("value", self.value)):
+            if how != "none":
+                found = self._found(batch.column(name), name)
+                index = decoded.schema.get_field_index(name)
+                decoded = decoded.set_column(index, pa.field(name, found.values.type), found.values)
+                wrong = {**found.wrong, **wrong}
+        if not wrong:
+            return decoded, []
+        rows = sorted(wrong)
+        letters = letters_of(batch.take(pa.array(rows)), [wrong[row] for row in rows])
+        return decoded.filter(_all_but(rows, batch.num_rows)), letters
+
+    def _found(self, column: pa.Array, name: str) -> Found:
+        if name == "value" and self.value == "json":
+            return _documents(column, self.fields)
+        return _texts(column, name)
 
 
-def _when(condition: "Column", kind: str, reason: str) -> "Column":
-    from pyspark.sql import functions as f
+# --- texts
 
-    return f.when(condition, f.struct(f.lit(kind).alias("kind"), f.lit(reason).alias("reason")))
+
+def _texts(column: pa.Array, name: str) -> Found:
+    try:
+        return Found(column.cast(pa.string()), {})
+    except pa.ArrowInvalid:
+        return _each(column, lambda value: value.decode(), pa.string(), Wrong("NotText", f"the {name} is not UTF-8"))
+
+
+def _each(column: pa.Array, read: Callable[[bytes], object], kind: pa.DataType, otherwise: Wrong) -> Found:
+    """Row by row, where a column as a whole has failed."""
+    values: list[object] = []
+    wrong: dict[int, Wrong] = {}
+    for row, value in enumerate(column.to_pylist()):
+        try:
+            values.append(None if value is None else read(value))
+        except ValueError:
+            values.append(None)
+            wrong[row] = otherwise
+    return Found(pa.array(values, kind), wrong)
+
+
+# --- JSON
+
+
+def _documents(column: pa.Array, fields: pa.Schema | None) -> Found:
+    lines, wrong = _lines(column.to_pylist())
+    rows = [row for row, line in enumerate(lines) if line is not None]
+    if fields is None:
+        kept = column if not wrong else pc.if_else(_all_but(sorted(wrong), len(column)), column, None)
+        return Found(kept.cast(pa.string()), wrong)
+    texts = pa.array([lines[row] for row in rows], pa.binary())
+    kind = pa.struct(list(fields))
+    parts: list[pa.Array] = []
+    _parse_parts(texts, rows, fields, parts, wrong)
+    values = pa.concat_arrays([each.cast(kind) for each in parts]) if parts else pa.array([], kind)
+    places = {row: place for place, row in enumerate(row for row in rows if row not in wrong)}
+    return Found(values.take(pa.array([places.get(row) for row in range(len(column))], pa.int64())), wrong)
+
+
+def _lines(values: Sequence[bytes | None]) -> tuple[list[bytes | None], dict[int, Wrong]]:
+    """Each document in one line; None for what is no document."""
+    lines: list[bytes | None] = []
+    wrong: dict[int, Wrong] = {}
+    for row, value in enumerate(values):
+        line = None
+        if value is not None:
+            try:
+                document = orjson.loads(value)
+            except ValueError as error:
+                wrong[row] = Wrong("NotJson", f"the value is not JSON: {error}")
+            else:
+                if not isinstance(document, dict):
+                    wrong[row] = Wrong("NotJson", "the value is JSON, but not an object")
+                else:
+                    line = orjson.dumps(document) if b"\n" in value or b"\r" in value else value
+        lines.append(line)
+    return lines, wrong
+
+
+def _parse_parts(
+    texts: pa.Array, rows: Sequence[int], fields: pa.Schema, parts: list[pa.Array], wrong: dict[int, Wrong]
+) -> None:
+    """Parses all at once; if that fails, each half, until it is known which documents do not fit."""
+    if not rows:
+        return
+    try:
+        parts.append(_parsed(texts, fields))
+    except pa.ArrowInvalid as error:
+        if len(rows) == 1:
+            wrong[rows[0]] = Wrong("NotOfSchema", f"the value does not fit the schema: {error}")
+            return
+        half = len(rows) // 2
+        _parse_parts(texts.slice(0, half), rows[:half], fields, parts, wrong)
+        _parse_parts(texts.slice(half), rows[half:], fields, parts, wrong)
+
+
+def _parsed(texts: pa.Array, fields: pa.Schema) -> pa.Array:
+    """Documents that are known to be objects, one in each line."""
+    count = len(texts)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), texts), b"\n")[0].as_buffer()
+    read = pyarrow.json.ReadOptions(use_threads=False, block_size=max(_BLOCK_BYTES_MIN, joined.size + 1))
+    asked = pa.schema([pa.field(each.name, _readable(each.type)) for each in fields])
+    parse = pyarrow.json.ParseOptions(explicit_schema=asked, unexpected_field_behavior="ignore")
+    table = pyarrow.json.read_json(pa.BufferReader(joined), read, parse)
+    if table.num_rows != count:
+        raise pa.ArrowInvalid(f"{count} documents gave {table.num_rows} rows")
+    return table.select(fields.names).to_struct_array().combine_chunks().cast(pa.struct(list(fields)))
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """What Arrow reads from JSON in place of what it cannot."""
+    if pa.types.is_date32(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _readable(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    return kind
+
+
+def _all_but(rows: Sequence[int], count: int) -> pa.Array:
+    mask = [True] * count
+    for row in rows:
+        mask[row] = False
+    return pa.array(mask)

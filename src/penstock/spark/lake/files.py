@@ -10,7 +10,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from types import TracebackType
 from typing import Self
@@ -27,6 +27,7 @@ MIB = 1024 * 1024
 ROW_GROUP_BYTES = 32 * MIB
 """Of rows in memory; on disk it is less."""
 HELD_BYTES_MAX = 96 * MIB
+BATCH_ROWS = 65_536
 OPEN_MAX = 16
 COMPRESSION = "zstd"
 COUNTED = ("partition", "offset", "timestamp")
@@ -40,6 +41,14 @@ def table_files(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
     """Where the files of a table are."""
     filesystem, path = pyarrow.fs.FileSystem.from_uri(uri)
     return filesystem, path.rstrip("/")
+
+
+def stored_rows(
+    file: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a file, of all its row groups or some. Whoever wrote it, they have the types of the table."""
+    for batch in file.iter_batches(BATCH_ROWS, row_groups=groups):
+        yield batch.select(schema.names).cast(schema)
 
 
 def delete_file(filesystem: pyarrow.fs.FileSystem, path: str) -> None:

@@ -165,11 +165,24 @@ def live_files(table: DeltaTable) -> list[DataFile]:
     ]
 
 
+def stored_schema(table: DeltaTable) -> "pa.Schema":
+    """The columns that lie in files: all but the one by which the table is partitioned."""
+    import pyarrow as pa
+
+    return pa.schema([each for each in pa.schema(table.schema().to_arrow()) if each.name != DAY])
+
+
 def notes(table: DeltaTable) -> Iterable[Note]:
     """What we wrote beside the last commits, the newest first."""
+    for _, note in noted(table):
+        yield note
+
+
+def noted(table: DeltaTable) -> Iterable[tuple[int, Note]]:
+    """The same, with the time of each commit in milliseconds."""
     for commit in table.history(LOOK_BACK):
         if (note := Note.from_json(commit.get("userMetadata"))) is not None:
-            yield note
+            yield commit["timestamp"], note
 
 
 def _values(file: DataFile, is_by_day: bool) -> dict[str, str | None]:

@@ -5,20 +5,17 @@ Nothing that a task does shows in the table before the driver commits what the r
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.spark.lake.dead_letters import DeadLetterPlan, DeadLetters, Letter, letters_of
+from penstock.spark.lake.dead_letters import DeadLetterPlan, DeadLetters, Letter
+from penstock.spark.lake.decoding import Decoder
 from penstock.spark.lake.files import TableFiles
-from penstock.spark.lake.rows import split_bad
 from penstock.spark.lake.table import DataFile
 from penstock.spark.project.plan import Bad
-
-REPORT = pa.schema([pa.field("report", pa.string())])
-REPORT_DDL = "report string"
 
 
 class BadRecord(Exception):
@@ -33,6 +30,7 @@ class WritePlan:
     pipeline: str
     is_by_day: bool
     file_bytes: int
+    decoder: Decoder
     on_bad_record: Bad
     dead_letters: DeadLetterPlan | None = None
 
@@ -62,12 +60,6 @@ class Report:
         return cls(tuple(DataFile(**each) for each in found["files"]), found["bad"], found["newest_us"])
 
 
-def write_task(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
-    """One row: the report."""
-    report = write(batches, plan)
-    yield pa.RecordBatch.from_pydict({"report": [report.to_json()]}, REPORT)
-
-
 def write(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Report:
     """The whole part, or an error and nothing left behind."""
     bad_count, newest_us = 0, None
@@ -78,11 +70,11 @@ def write(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Report:
             if batch.num_rows:
                 last_us = pc.max(batch.column("timestamp").cast(pa.int64())).as_py()
                 newest_us = last_us if newest_us is None else max(newest_us, last_us)
-            good, bad = split_bad(batch)
+            good, bad = plan.decoder.decode(batch)
             files.add(good)
-            if bad is not None:
-                bad_count += bad.num_rows
-                _meet(letters_of(bad), plan, letters)
+            if bad:
+                bad_count += len(bad)
+                _meet(bad, plan, letters)
         return Report(tuple(files.finish()), bad_count, newest_us)
 
 

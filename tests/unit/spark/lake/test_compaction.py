@@ -2,22 +2,26 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from penstock.spark.lake import compaction
 from penstock.spark.lake.commit import Batch, LakeTable
 from penstock.spark.lake.compaction import Group, compact, groups_of, join
+from penstock.spark.lake.decoding import Decoder
 from penstock.spark.lake.rows import table_schema
 from penstock.spark.lake.table import DataFile, live_files, open_table
 from penstock.spark.lake.writing import WritePlan, write
 from penstock.spark.project.plan import Bad
-from tests.unit.spark.lake.frames import RAW, raw, us
+from tests.unit.spark.lake.frames import raw, us
 
 HOUR_MS = 3_600_000
 NOW_MS = 100 * HOUR_MS
 OLD, NEW = us("2026-01-30"), us("2026-01-31")
 TARGET = 1 << 20
+SCHEMA = table_schema(pa.binary(), pa.binary(), has_headers=True, is_by_day=True)
+STORED = table_schema(pa.binary(), pa.binary(), has_headers=True, is_by_day=False)
 
 
 def file(name: str, day: str | None, age_hours: float, size_bytes: int = 1000) -> DataFile:
@@ -62,14 +66,14 @@ def test_a_group_is_as_large_as_a_file_should_be() -> None:
 
 def write_batches(path: Path, count: int, stamp_us: int = OLD) -> LakeTable:
     """A table of small files with ten rows each."""
-    table = LakeTable(str(path), "orders_lake", table_schema(RAW, is_by_day=True), is_by_day=True)
+    table = LakeTable(str(path), "orders_lake", SCHEMA, is_by_day=True)
     for number in range(count):
         append(table, path, number, stamp_us)
     return table
 
 
 def append(table: LakeTable, path: Path, number: int, stamp_us: int = OLD) -> None:
-    plan = WritePlan(str(path), "orders_lake", is_by_day=True, file_bytes=TARGET, on_bad_record=Bad.FAIL)
+    plan = WritePlan(str(path), "orders_lake", True, TARGET, Decoder(), Bad.FAIL)
     report = write([raw(range(number * 10, number * 10 + 10), stamp_us)], plan)
     ends = {"orders": {"0": number * 10 + 10}}
     assert table.commit("query", Batch(number, None, ends, report.files, report.rows, report.bad))
@@ -81,7 +85,7 @@ def rows_in(path: Path) -> list[dict[str, object]]:
 
 
 def run_compaction(path: Path, run: object = None) -> compaction.Joined:
-    chosen = run or (lambda group: join(str(path), group, is_by_day=True))
+    chosen = run or (lambda group: join(str(path), STORED, group, is_by_day=True))
     return compact(str(path), now_ms=10**15, quiet_ms=HOUR_MS, file_bytes=TARGET, run=chosen)  # type: ignore[arg-type]
 
 
@@ -102,7 +106,7 @@ def test_the_stream_writes_on_meanwhile(tmp_path: Path) -> None:
 
     def run(group: Group) -> list[DataFile]:
         append(table, tmp_path, 5)
-        return join(str(tmp_path), group, is_by_day=True)
+        return join(str(tmp_path), STORED, group, is_by_day=True)
 
     assert run_compaction(tmp_path, run).before == 5
     assert [each["offset"] for each in rows_in(tmp_path)] == list(range(60))
@@ -116,7 +120,7 @@ def test_whoever_comes_second_gives_way(tmp_path: Path) -> None:
 
     def run(group: Group) -> list[DataFile]:
         assert run_compaction(tmp_path).before == 5
-        return join(str(tmp_path), group, is_by_day=True)
+        return join(str(tmp_path), STORED, group, is_by_day=True)
 
     before = rows_in(tmp_path)
     assert run_compaction(tmp_path, run).before == 0
@@ -128,7 +132,7 @@ def test_rows_that_were_deleted_meanwhile_do_not_come_back(tmp_path: Path) -> No
     write_batches(tmp_path, 5)
 
     def run(group: Group) -> list[DataFile]:
-        made = join(str(tmp_path), group, is_by_day=True)
+        made = join(str(tmp_path), STORED, group, is_by_day=True)
         DeltaTable(tmp_path).delete("offset = 7")
         return made
 
@@ -143,7 +147,7 @@ def test_it_stops_when_it_is_not_welcome(tmp_path: Path) -> None:
         now_ms=10**15,
         quiet_ms=HOUR_MS,
         file_bytes=TARGET,
-        run=lambda group: join(str(tmp_path), group, is_by_day=True),
+        run=lambda group: join(str(tmp_path), STORED, group, is_by_day=True),
         may_go_on=lambda: False,
     )
     assert done.before == 0
@@ -157,7 +161,7 @@ def test_a_file_that_has_lost_rows_is_not_joined(tmp_path: Path) -> None:
     (tmp_path / first.path).write_bytes((tmp_path / second.path).read_bytes())
     group = Group("2026-01-30", (first, DataFile(second.path, 1, 11, second.day, "", 0)))
     with pytest.raises(ValueError, match="20 rows came out of files that have 21"):
-        join(str(tmp_path), group, is_by_day=True)
+        join(str(tmp_path), STORED, group, is_by_day=True)
 
 
 def test_no_table_no_work(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.spark.lake import files as files_module
-from penstock.spark.lake.files import MIB, TableFiles
+from penstock.spark.lake.files import MIB, TableFiles, stored_rows
 from penstock.spark.lake.table import DataFile
 from tests.unit.spark.lake.frames import raw, us
 
@@ -131,3 +131,15 @@ def test_two_attempts_never_write_to_one_file(tmp_path: Path) -> None:
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     assert write(tmp_path, [raw([], NOON)]) == []
     assert write(tmp_path, [raw([], NOON)], is_by_day=False) == []
+
+
+def test_rows_have_the_types_of_the_table_whoever_wrote_them(tmp_path: Path) -> None:
+    """delta-rs writes texts as views when it changes rows; others have other widths and another order of columns."""
+    batch = raw([1, 2], us("2026-01-31"))
+    topics = batch.column("topic").cast(pa.string_view())
+    kind = pa.timestamp("ns", tz="UTC")
+    changed = pa.table({"topic": topics, "timestamp": batch.column("timestamp").cast(kind), "key": batch.column("key")})
+    pq.write_table(changed, tmp_path / "part.parquet")
+    schema = pa.schema([batch.schema.field(name) for name in ("key", "topic", "timestamp")])
+    (found,) = stored_rows(pq.ParquetFile(tmp_path / "part.parquet"), schema)
+    assert found == batch.select(["key", "topic", "timestamp"])

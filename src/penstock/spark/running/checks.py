@@ -1,0 +1,246 @@
+"""What is usually wrong before a pipeline runs, found in seconds and without Spark, and how it is mended."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.client.errors import ClientError
+from penstock.spark.lake.commit import LakeTable, Refused
+from penstock.spark.project.connecting import connect
+from penstock.spark.project.plan import Lake, Project
+from penstock.spark.running.beginning import check_owner
+from penstock.spark.running.checkpoint import Checkpoint, CheckpointError
+from penstock.spark.running.session import OURS, is_local
+
+JAVA_LEAST = 17
+TIMEOUT_S = 20
+CLUSTER_TIMEOUT_MS = 10_000
+_JAVA = re.compile(r'version "(\d+)')
+BOUNDS = {
+    "pyspark": ((4, 2), (4, 4)),
+    "pyarrow": ((18,), (27,)),
+    "pandas": ((2, 2), (3,)),
+    "deltalake": ((1, 6, 6), (2,)),
+}
+"""From the first on, and before the second."""
+INSTALL = 'pip install "penstock[spark]"'
+
+
+class Finding(NamedTuple):
+    """What one look has shown."""
+
+    check: str
+    is_well: bool
+    found: str
+    fix: str | None = None
+
+
+def well(check: str, found: str) -> Finding:
+    """Nothing to do."""
+    return Finding(check, True, found)
+
+
+def wrong(check: str, found: str, fix: str) -> Finding:
+    """Something to do."""
+    return Finding(check, False, found, fix)
+
+
+def findings(project: Project) -> Iterator[Finding]:
+    """All of them."""
+    yield from machine_findings(project)
+    yield from cluster_findings(project)
+    for each in project.pipelines.values():
+        if isinstance(each, Lake):
+            yield from lake_findings(project, each)
+
+
+# --- this machine
+
+
+def machine_findings(project: Project) -> Iterator[Finding]:
+    """Java, packages, variables that lead Spark astray, settings, directories."""
+    yield java_finding()
+    yield from (package_finding(name) for name in BOUNDS)
+    yield numba_finding()
+    yield spark_home_finding()
+    yield python_finding(project.spark.master)
+    yield from conf_findings(project)
+    yield directory_finding("checkpoints", project.spark.checkpoints)
+
+
+def java_finding() -> Finding:
+    """Spark 4 needs Java 17."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    fix = f"install Java {JAVA_LEAST} (apt-get install openjdk-17-jre-headless), or point JAVA_HOME to it"
+    if java is None or not Path(java).exists():
+        return wrong("java", f"there is no {java or 'java on the PATH'}", fix)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return wrong("java", f"{java} does not run: {error}", fix)
+    found = _JAVA.search(done.stderr + done.stdout)
+    if found is None or int(found[1]) < JAVA_LEAST:
+        first = (done.stderr + done.stdout).strip().partition("\n")[0]
+        return wrong("java", f"{java} is {first or 'silent'}", fix)
+    return well("java", f"{java} is Java {found[1]}")
+
+
+def package_finding(name: str) -> Finding:
+    """A package that Spark or the lake needs, in a version that was tried."""
+    least, end = BOUNDS[name]
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return wrong(name, "it is not installed", INSTALL)
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if not least <= numbers < end:
+        bounds = f"{_dotted(least)} or newer, but before {_dotted(end)}"
+        return wrong(name, f"it is {version}; tried is {bounds}", f'{INSTALL}, or pip install "{name}<{_dotted(end)}"')
+    return well(name, version)
+
+
+def numba_finding() -> Finding:
+    """Without it everything works, slowly."""
+    try:
+        return well("numba", importlib.metadata.version("numba"))
+    except importlib.metadata.PackageNotFoundError:
+        return well("numba", f"not there: records are read many times slower than with it; {INSTALL}")
+
+
+def spark_home_finding() -> Finding:
+    """A forgotten SPARK_HOME runs another Spark than pyspark's."""
+    import importlib.util
+
+    given = os.environ.get("SPARK_HOME")
+    spec = importlib.util.find_spec("pyspark")
+    own = None if spec is None or spec.origin is None else Path(spec.origin).parent
+    if given and own is not None and Path(given).resolve() != own.resolve():
+        return wrong("SPARK_HOME", f"it is {given}, and pyspark is in {own}", "unset SPARK_HOME")
+    return well("SPARK_HOME", given or "not set")
+
+
+def python_finding(master: str) -> Finding:
+    """Workers run PYSPARK_PYTHON; with another Python than ours they have other packages, or none."""
+    given = os.environ.get("PYSPARK_PYTHON")
+    if not given:
+        where = "" if is_local(master) else "; executors need the same Python with penstock[spark] under the same path"
+        return well("python", f"workers run {sys.executable}{where}")
+    fix = f"export PYSPARK_PYTHON={sys.executable}, or unset it"
+    program = "import sys, pyarrow, pandas, penstock; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run(  # noqa: S603 - the variable says what Spark would run
+            [given, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return wrong("python", f"PYSPARK_PYTHON is {given}, which does not run: {error}", fix)
+    if done.returncode:
+        return wrong("python", f"PYSPARK_PYTHON is {given}: {done.stderr.strip().splitlines()[-1]}", fix)
+    ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if done.stdout.strip() != ours:
+        return wrong("python", f"PYSPARK_PYTHON is Python {done.stdout.strip()}, and the driver is {ours}", fix)
+    return well("python", f"workers run {given}")
+
+
+def conf_findings(project: Project) -> Iterator[Finding]:
+    """Settings that the runner makes itself, or that Spark would not know."""
+    is_well = True
+    for name in project.spark.conf:
+        if name in OURS:
+            is_well = False
+            instead = OURS[name]
+            fix = f"write it as {instead}" if instead else "leave it out"
+            yield wrong("conf", f"spark.conf.{name} is set by the runner", fix)
+        elif not name.startswith("spark."):
+            is_well = False
+            yield wrong("conf", f"spark.conf.{name}: Spark ignores what does not begin with spark.", f"spark.{name}?")
+    if is_well:
+        yield well("conf", f"{len(project.spark.conf)} settings of your own")
+
+
+def directory_finding(check: str, path: Path) -> Finding:
+    """Something can be written there."""
+    place = path
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        return wrong(check, f"{place} is not a directory", f"choose another place than {path}")
+    if not os.access(place, os.W_OK | os.X_OK):
+        return wrong(check, f"this user may not write to {place}", f"chown it, or choose another place than {path}")
+    return well(check, str(path))
+
+
+# --- the cluster
+
+
+def cluster_findings(project: Project) -> Iterator[Finding]:
+    """The brokers answer, and the topics are there."""
+    try:
+        with connect(project.cluster, timeout_ms=CLUSTER_TIMEOUT_MS) as client:
+            names = {each.name: len(each.partitions) for each in client.topics()}
+            yield well("cluster", f"{project.cluster.bootstrap} answers")
+            for pipeline in project.pipelines.values():
+                if isinstance(pipeline, Lake):
+                    yield from topic_findings(pipeline, names)
+    except (ClientError, ValueError) as error:
+        fix = "start one with `penstock dev`, or correct cluster in the file"
+        yield wrong("cluster", str(error).rstrip("."), fix)
+
+
+def topic_findings(lake: Lake, partitions: dict[str, int]) -> Iterator[Finding]:
+    """The topic that is read, and those for what is put aside."""
+    topic = lake.source.topic
+    if topic in partitions:
+        yield well("topic", f"{lake.name} reads {topic}, which has {partitions[topic]} partitions")
+    else:
+        import difflib
+
+        close = difflib.get_close_matches(topic, partitions, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        yield wrong("topic", f"{lake.name} reads {topic}, which is not there{hint}", f"penstock topic create {topic}")
+    for policy in (lake.on_bad_record, lake.on_gap):
+        if policy.topic is not None:
+            is_there = policy.topic in partitions
+            yield well("topic", f"{policy.topic} {'is there' if is_there else 'will be made'}")
+
+
+# --- a pipeline
+
+
+def lake_findings(project: Project, lake: Lake) -> Iterator[Finding]:
+    """Checkpoint and table belong together."""
+    uri = lake.target.uri
+    if "://" not in uri:
+        yield directory_finding("table", Path(uri))
+    yield table_finding(Checkpoint(project.checkpoint(lake.name)), lake)
+
+
+def table_finding(checkpoint: Checkpoint, lake: Lake) -> Finding:
+    """What a run would stumble over at its first batch."""
+    import pyarrow as pa
+
+    table = LakeTable(lake.target.uri, lake.name, pa.schema([]), lake.target.is_by_day)
+    try:
+        check_owner(checkpoint, table)
+        query_id, planned, done = checkpoint.query_id, checkpoint.last_planned, checkpoint.last_done
+        if query_id is not None and planned is not None:
+            is_there = table.holds(query_id, planned, checkpoint.ends(planned))
+            if planned == done and not is_there:
+                found = f"{lake.target.uri} lacks batch {done}, which is done by {checkpoint.path}"
+                return wrong(lake.name, found, "move the checkpoint away and run again with --adopt")
+    except (Refused, CheckpointError) as error:
+        found, _, fix = str(error).partition(". ")
+        return wrong(lake.name, found, fix.rstrip("."))
+    if done is None:
+        return well(lake.name, f"begins at {lake.source.start}")
+    return well(lake.name, f"goes on behind batch {done}")
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

@@ -1,0 +1,212 @@
+"""The stream from a topic into its table: what happens to each micro-batch.
+
+Spark decides when there is a batch and which offsets it has, keeps that in its checkpoint, and runs the tasks. A task
+reads its part of the topic and writes it as Parquet in one process: through the JVM, whose rows nobody here needs, it
+would take several times as long. Tasks report their files; only what the accepted attempts report is committed. Spark
+repeats a batch that it has not noted as done, with the same number and the same offsets; whether it is in the table
+already, the table knows.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from penstock.client.blocking import SyncClient
+from penstock.spark.driver import Stream
+from penstock.spark.lake.commit import Batch, LakeTable, Refused
+from penstock.spark.lake.dead_letters import DeadLetterPlan
+from penstock.spark.lake.decoding import Decoder
+from penstock.spark.lake.rows import table_schema
+from penstock.spark.lake.writing import Report, WritePlan
+from penstock.spark.offsets import Stored, from_stored
+from penstock.spark.options import SourceOptions, stream_options
+from penstock.spark.project.plan import Bad, ClusterPlan, Lake, Policy
+from penstock.spark.running.beginning import Beginning, beginning_of
+from penstock.spark.running.checkpoint import Checkpoint
+from penstock.spark.running.lake_task import run_task
+from penstock.spark.running.schemas import fields_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+MIB = 1024 * 1024
+TASK_BYTES_LEAST, TASK_BYTES_MOST = 128 * MIB, 1024 * MIB
+"""So much of a topic makes files of the size that reads best; less only where there would be cores without work."""
+QUERY_ID = "sql.streaming.queryId"
+TOPIC_IDS_FILE = "penstock-topic-ids.json"
+
+
+class Closing(Exception):
+    """The pipeline is being stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a micro-batch."""
+
+    batch: int
+    ends: Stored
+    rows: int
+    bad: int
+    files: int
+    newest_us: int | None
+    seconds: float
+    is_repeated: bool
+    """Whether it was in the table already."""
+
+
+class LakeStream:
+    """One pipeline on a session."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        cluster: ClusterPlan,
+        lake: Lake,
+        checkpoint: Checkpoint,
+        *,
+        client: SyncClient,
+        may_adopt: bool,
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._checkpoint = checkpoint
+        decoder = decoder_of(lake)
+        self._plan = write_plan(cluster, lake, decoder)
+        self.table = lake_table(lake, decoder, may_adopt=may_adopt)
+        self.beginning = beginning_of(lake, checkpoint, self.table, client)
+        slots = spark.sparkContext.defaultParallelism
+        self._options = source_options(cluster, lake, self.beginning, checkpoint, slots)
+        self._source: Stream | None = None
+        self.told: Callable[[Outcome], None] = lambda _: None
+        """Whom to tell of batches."""
+        self.is_closing = False
+        """Whether no further batch may begin."""
+        self.is_busy = False
+        self.ended_s = 0.0
+        """When the last batch ended, by the monotonic clock."""
+        self.failure: Exception | None = None
+        """Why the last batch failed, as we know it; what Spark tells is longer and says less."""
+
+    def start(self, *, is_once: bool) -> "StreamingQuery":
+        """Runs until it is stopped, or through what there is now."""
+        frame = self._spark.readStream.format("penstock").options(**self._options).load()
+        writer = frame.writeStream.queryName(self._lake.name).foreachBatch(self._run)
+        writer = writer.option("checkpointLocation", str(self._checkpoint.path))
+        if is_once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._lake.trigger_ms} milliseconds").start()
+
+    def close(self) -> None:
+        """Ends the connection by which batches are planned."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def _run(self, _: "DataFrame", number: int) -> None:
+        if self.is_closing:
+            raise Closing("no further batch begins")
+        self.is_busy = True
+        try:
+            self.told(self._through(number))
+        except Exception as error:
+            overtaken = self._overtaken(number)
+            self.failure = overtaken or error
+            if overtaken is not None:
+                raise overtaken from error
+            raise
+        finally:
+            self.ended_s = monotonic()
+            self.is_busy = False
+
+    def _overtaken(self, number: int) -> Refused | None:
+        """Whether another run has gone on meanwhile: then whatever went wrong here went wrong because of it."""
+        planned = self._checkpoint.last_planned
+        if planned is None or planned <= number:
+            return None
+        return Refused(
+            f"Another run of {self._lake.name} is at batch {planned}, and this one at {number}: this one stops. Find "
+            "out which of them shall go on, and stop the other."
+        )
+
+    def _through(self, number: int) -> Outcome:
+        begun_s = monotonic()
+        query_id = self._spark.sparkContext.getLocalProperty(QUERY_ID)
+        ends = self._checkpoint.ends(number)
+        if self.table.holds(query_id, number, ends):
+            return Outcome(number, ends, 0, 0, 0, None, monotonic() - begun_s, is_repeated=True)
+        reports = self._written(number, ends)
+        files = [file for report in reports for file in report.files]
+        rows, bad = sum(report.rows for report in reports), sum(report.bad for report in reports)
+        starts = self.beginning.behind if number == 0 else None
+        is_new = self.table.commit(query_id, Batch(number, starts, ends, files, rows, bad))
+        newest_us = max((report.newest_us for report in reports if report.newest_us is not None), default=None)
+        seconds = monotonic() - begun_s
+        return Outcome(number, ends, rows, bad, len(files), newest_us, seconds, is_repeated=not is_new)
+
+    def _written(self, number: int, ends: Stored) -> list[Report]:
+        """What the tasks of a batch have done."""
+        options = self._read_options
+        if self._source is None:
+            self._source = Stream(options)
+        start = self._source.initial() if number == 0 else from_stored(self._checkpoint.ends(number - 1))
+        tasks = self._source.tasks(start, from_stored(ends))
+        if not tasks:
+            return []
+        work = partial(run_task, options=options, plan=self._plan)
+        found = self._spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
+        return [Report.from_json(each) for each in found]
+
+    @property
+    def _read_options(self) -> SourceOptions:
+        return stream_options({name.lower(): value for name, value in self._options.items()})
+
+
+def decoder_of(lake: Lake) -> Decoder:
+    """How the pipeline reads keys and values."""
+    return Decoder(lake.decode.key, lake.decode.value, fields_of(lake.decode.schema))
+
+
+def source_options(
+    cluster: ClusterPlan, lake: Lake, beginning: Beginning, checkpoint: Checkpoint, slots: int
+) -> dict[str, str]:
+    """What `format("penstock")` is told. Records of transactions that were aborted are no records."""
+    kafka = {"isolation.level": "read_committed", "client.id": f"penstock-{lake.name}", **cluster.kafka}
+    return {
+        **{f"kafka.{name}": value for name, value in kafka.items()},
+        "kafka.bootstrap.servers": cluster.bootstrap,
+        "subscribe": lake.source.topic,
+        "startingOffsets": json.dumps(beginning.offsets),
+        "includeHeaders": str(lake.source.has_headers).lower(),
+        "max_bytes_per_trigger": str(lake.batch_bytes_max),
+        "task_bytes": str(min(TASK_BYTES_MOST, max(TASK_BYTES_LEAST, lake.batch_bytes_max // slots))),
+        "topic_ids_file": str(checkpoint.path / TOPIC_IDS_FILE),
+        **_gap_options(lake.on_gap),
+    }
+
+
+def write_plan(cluster: ClusterPlan, lake: Lake, decoder: Decoder) -> WritePlan:
+    """What tasks are told."""
+    target, policy = lake.target, lake.on_bad_record
+    letters = None if policy.topic is None else DeadLetterPlan(cluster, policy.topic, lake.name)
+    return WritePlan(target.uri, lake.name, target.is_by_day, target.file_bytes, decoder, policy.what, letters)
+
+
+def lake_table(lake: Lake, decoder: Decoder, *, may_adopt: bool) -> LakeTable:
+    """The table with the columns that the pipeline gives it."""
+    target = lake.target
+    schema = table_schema(
+        decoder.key_type, decoder.value_type, has_headers=lake.source.has_headers, is_by_day=target.is_by_day
+    )
+    return LakeTable(target.uri, lake.name, schema, target.is_by_day, may_adopt=may_adopt)
+
+
+def _gap_options(policy: Policy) -> dict[str, str]:
+    if policy.what is Bad.DLQ:
+        assert policy.topic is not None, "the file was read"
+        return {"on_gap": "dlq", "dlq_topic": policy.topic}
+    return {"on_gap": policy.what.value}

@@ -1,0 +1,194 @@
+"""A directory with a penstock.yml, the commands that are typed in it, and what is in the table afterwards."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from penstock.client.blocking import SyncClient
+from penstock.client.producer import Producer
+
+COMMAND = (sys.executable, "-m", "penstock.cli.main", "spark")
+DEADLINE_S = 120.0
+FILE = """
+cluster: {{bootstrap: ["{bootstrap}"]}}
+spark:
+  master: local[2]
+  memory: 512m
+  conf: {{spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
+pipelines:
+  orders_lake:
+    kind: lake
+    from: {{topic: {topic}}}
+    decode: {{key: text, value: json, schema: "n BIGINT"}}
+    to: {{delta: lake, compact: {{after: 1 second}}}}
+    trigger: 100 ms
+    max_batch: {max_batch}
+    on_bad_record: {{dlq: {topic}.dlq}}
+  orders_audit: {{kind: audit, of: orders_lake, to: {{delta: audit}}}}
+"""
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass
+class Pipeline:
+    """One lake."""
+
+    directory: Path
+    bootstrap: str
+    topic: str
+    client: SyncClient
+
+    def describe(self, max_batch: str = "2 GB") -> None:
+        """Writes the file."""
+        text = FILE.format(bootstrap=self.bootstrap, topic=self.topic, max_batch=max_batch)
+        (self.directory / "penstock.yml").write_text(text)
+
+    def fill(self, numbers: Iterable[int], partitions: int = 3) -> None:
+        """A document for each number; every hundredth is cut off. A day has 4,500 of them."""
+
+        async def send() -> None:
+            producer = Producer(self.client.admin.cluster, linger_ms=5)
+            deliveries = [
+                await producer.send(
+                    self.topic,
+                    b'{"n": %d' % number if is_bad(number) else b'{"n": %d}' % number,
+                    key=b"%d" % (number % 7),
+                    headers=[("n", b"%d" % number)],
+                    partition=number % partitions,
+                    timestamp_ms=1_769_817_600_000 + number * 19_200,
+                )
+                for number in numbers
+            ]
+            for each in deliveries:
+                await each
+            await producer.close()
+
+        self.client.run(send())
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """A command, from its start to its end."""
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.directory,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def start(self, *arguments: str) -> "Driver":
+        """`penstock spark run`, in the background."""
+        return Driver(self.directory, *arguments)
+
+    @property
+    def table(self) -> DeltaTable:
+        """As it is now."""
+        return DeltaTable(self.directory / "lake")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All of them."""
+        found: list[dict[str, Any]] = self.table.to_pyarrow_table().to_pylist()
+        return sorted(found, key=place)
+
+    def dead_letters(self) -> Iterator[Place]:
+        """Where they come from; some may be there twice."""
+        for each in self.client.consume(f"{self.topic}.dlq", until_end=True):
+            headers = dict(each.headers)
+            yield int(headers["__dlq.errors.partition"] or b""), int(headers["__dlq.errors.offset"] or b"")
+
+    def assert_table_is_topic(self) -> None:
+        """Row for row, and every bad record among the dead letters."""
+        good: list[dict[str, Any]] = []
+        bad: set[Place] = set()
+        for each in self.client.consume(self.topic, until_end=True):
+            headers = [{"key": name, "value": value} for name, value in each.headers]
+            number = int(each.headers[0][1] or b"")
+            if is_bad(number):
+                bad.add((each.partition, each.offset))
+            else:
+                row = {"partition": each.partition, "offset": each.offset, "key": (each.key or b"").decode()}
+                good.append({**row, "value": {"n": number}, "headers": headers})
+        found = [{name: row[name] for name in good[0]} for row in self.rows()]
+        assert found == sorted(good, key=place)
+        assert set(self.dead_letters()) == bad
+
+
+class Driver:
+    """A run that goes on. What it tells of batches is read as it comes."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._news = threading.Condition()
+        self._errors = (directory / f"errors-{id(self)}.txt").open("w+")
+        self.process = subprocess.Popen(
+            [*COMMAND, "run", "-o", "json", *arguments],
+            cwd=directory,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def wait_for(self, rows: int) -> None:
+        """Until it says that so many rows are in the table by its doing."""
+        with self._news:
+            is_there = self._news.wait_for(lambda: self._rows() >= rows or self.process.poll() is not None, DEADLINE_S)
+        assert is_there, self.log
+        assert self._rows() >= rows, self.log
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the driver's Python."""
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit code."""
+        code = self.process.wait(DEADLINE_S)
+        self._listener.join(DEADLINE_S)
+        self._errors.close()
+        return code
+
+    @property
+    def log(self) -> str:
+        """What it complained about."""
+        return Path(self._errors.name).read_text()
+
+    def _rows(self) -> int:
+        return int(self.said[-1]["rows"]) if self.said else 0
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                with self._news:
+                    self.said.append(json.loads(line))
+                    self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+
+def is_bad(number: int) -> bool:
+    """Whether a number is written as what cannot be read."""
+    return number % 100 == 50
+
+
+def place(row: dict[str, Any]) -> Place:
+    """Where a row comes from."""
+    return row["partition"], row["offset"]
+
+
+def environment() -> dict[str, str]:
+    """Ours, without what would lead to another cluster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "KAFKA_"))}

@@ -1,0 +1,114 @@
+"""A topic becomes a table, row for row, whoever is stopped, killed or comes back from the dead."""
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from penstock.client.blocking import SyncClient
+from penstock.spark.lake.compaction import NOTE
+from tests.compatibility.penstock_node import PenstockNode
+from tests.spark.lake.pipelines import DEADLINE_S, Driver, Pipeline, place
+
+pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+RECORDS = 9000
+SMALL = "20 KB"
+"""Makes many batches of what is there."""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
+    with PenstockNode(tmp_path_factory.mktemp("lake-node")) as started:
+        yield started
+
+
+@pytest.fixture
+def lake(node: PenstockNode, tmp_path: Path) -> Iterator[Pipeline]:
+    """A topic with records, and a pipeline that has not run."""
+    with SyncClient(node.bootstrap) as client:
+        made = Pipeline(tmp_path, node.bootstrap, f"orders-{tmp_path.name[-24:]}", client)
+        client.create_topic(made.topic, 3)
+        made.fill(range(RECORDS))
+        yield made
+
+
+def compactions(lake: Pipeline) -> list[int]:
+    return [each["version"] for each in lake.table.history() if each.get("userMetadata") == NOTE]
+
+
+def stopped(driver: Driver) -> int:
+    driver.signal(signal.SIGTERM)
+    return driver.wait()
+
+
+def test_a_run_follows_its_topic_and_joins_small_files(lake: Pipeline) -> None:
+    """And ends in order when it is told to; the next one goes on where it was, and an audit finds nothing."""
+    lake.describe(max_batch=SMALL)
+    driver = lake.start()
+    driver.wait_for(RECORDS - RECORDS // 100)
+    lake.fill(range(RECORDS, RECORDS + 100))
+    driver.wait_for(RECORDS + 100 - RECORDS // 100 - 1)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (joined := compactions(lake)) and time.monotonic() < deadline_s:
+        time.sleep(0.2)
+    assert stopped(driver) == 0, driver.log
+    assert joined, "small files were joined"
+    lake.assert_table_is_topic()
+    last = driver.said[-1]
+    assert (last["offsets"], last["bad"]) == (last["rows"] + last["bad"], (RECORDS + 100) // 100)
+
+    status = lake.run("status")
+    assert status.returncode == 0, status.stderr
+    again = lake.run("run", "--once")
+    assert again.returncode == 0, again.stderr
+    assert "orders_lake: 0 offsets read = 0 rows + 0 bad + 0 without a record" in again.stdout
+    assert (
+        "orders_audit: 9,100 offsets = 9,009 rows + 91 bad + 0 without a record; the table is the topic" in again.stdout
+    )
+
+
+def test_an_audit_names_the_row_that_is_missing_the_one_that_is_there_twice_and_the_one_that_was_altered(
+    lake: Pipeline,
+) -> None:
+    lake.describe()
+    assert lake.run("run", "orders_lake", "--once").returncode == 0
+    lake.table.delete("partition = 1 AND offset = 70")
+    lake.table.update(predicate="partition = 2 AND offset = 2000", updates={"key": "'other'"})
+    twice = [row for row in lake.rows() if place(row) == (0, 1234)]
+    write_deltalake(lake.table, pa.Table.from_pylist(twice, lake.table.to_pyarrow_table().schema), mode="append")
+
+    audit = lake.run("run", "orders_audit", "--once")
+    assert audit.returncode == 1
+    assert "orders_audit: the table is not the topic" in audit.stderr
+    assert audit.stdout.splitlines()[-3:] == [
+        "doubled: partition 0, offset 1234 (there 2 times)",
+        "missing: partition 1, offset 70",
+        "altered: partition 2, offset 2000",
+    ]
+    page = (lake.directory / ".penstock" / "checkpoints" / "orders_audit.html").read_text()
+    assert page.count("<td class='bad'>") == 6, "three rows, and three partitions"
+    kept = DeltaTable(lake.directory / "audit").to_pyarrow_table().to_pylist()
+    assert sum(not row["is_equal"] for row in kept) == 3
+    assert sum(row["log_rows"] for row in kept) == RECORDS - RECORDS // 100
+
+
+def test_a_lost_checkpoint_neither_doubles_nor_loses_rows(lake: Pipeline) -> None:
+    lake.describe()
+    assert lake.run("run", "--once").returncode == 0
+    shutil.move(lake.directory / ".penstock", lake.directory / "moved")
+    lake.fill(range(RECORDS, RECORDS + 50))
+    refused = lake.run("run", "--once")
+    assert refused.returncode == 1
+    assert "Beginning anew would double its rows" in refused.stderr
+    check = lake.run("check")
+    assert check.returncode == 1
+    assert "--adopt" in check.stdout
+    adopted = lake.run("run", "--once", "--adopt")
+    assert adopted.returncode == 0, adopted.stderr
+    assert "50 offsets read" in adopted.stdout
+    lake.assert_table_is_topic()
