@@ -1,6 +1,7 @@
 """Another version of pyspark beside the one that is installed: by pip into a folder of its own, once per machine.
 
-Whoever has the folder first on PYTHONPATH runs that Spark; everything else comes from where it came before.
+Whoever has the folder first on PYTHONPATH runs that Spark; everything else comes from where it came before. It lies
+outside of what is checked and tested: pyspark brings thousands of modules.
 """
 
 import fcntl
@@ -8,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "target"
+FOLDER = Path(__file__).parents[2] / ".cache"
 
 
 def installed(version: str) -> Path:
