@@ -17,13 +17,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import Broker
-from benchmarks.side_by_side.jobs import Load
+from benchmarks.side_by_side.jobs import Job, Load
 from benchmarks.side_by_side.loads import (
     Conditions,
     Figures,
@@ -45,6 +45,9 @@ PAGE = "growth.md"
 SERVING_S = 300.0
 HOUR_MS = "3600000"
 CHURN_PAUSE_S = 0.1
+SETTLING_S_MAX = 400.0
+SETTLING_REQUESTS = 4
+"""To each partition: from the second on a batch of 4 KiB adds to its index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,18 @@ SERIES: Mapping[str, Series] = {
 }
 
 
+@dataclass(slots=True)
+class Place:
+    """Where one contender's load of one size goes, in all rounds."""
+
+    broker: Broker
+    topics: list[Topic]
+    used_bytes: int
+    """What the broker's disk held before."""
+    acknowledged: int = 0
+    """Records so far."""
+
+
 def run_series(series: Series, plan: Plan) -> dict[str, Any]:
     """All points of a series, contenders taking turns at each."""
     names = [each for each in series.contenders if not plan.only or each in plan.only]
@@ -122,16 +137,21 @@ def run_series(series: Series, plan: Plan) -> dict[str, Any]:
     found: dict[str, dict[str, list[Figures]]] = {name: {} for name in names}
     with running(kinds, plan) as brokers:
         for point in series.points:
+            places = {name: settle(point, brokers[CONTENDERS[name].broker], name, plan) for name in names}
             if point is series.points[0] or series.restarts:  # a JVM that was started again is cold again
-                for name in names:
-                    warm(point, brokers[CONTENDERS[name].broker], name, plan)
+                for place in places.values():
+                    warm(point, place, plan)
             for number in range(plan.rounds):
                 for name in names:
-                    contender = CONTENDERS[name]
                     restarts = series.restarts and number == plan.rounds - 1 and _is_last(name, names)
-                    figure = measure(point, brokers[contender.broker], contender.settings, plan.conditions, restarts)
+                    figure = measure(point, places[name], CONTENDERS[name].settings, plan.conditions, restarts)
                     found[name].setdefault(str(point.size), []).append(figure)
                     tell(series, name, point, figure)
+            for place in places.values():
+                for topic in place.topics:
+                    place.broker.delete(topic)
+            for place in places.values():
+                place.broker.wait_until_removed(place.used_bytes)
     return {"title": series.title, "axis": series.axis, "per_byte": series.per_byte, "points": found}
 
 
@@ -141,38 +161,55 @@ def _is_last(name: str, names: Sequence[str]) -> bool:
     return CONTENDERS[name].broker not in {CONTENDERS[each].broker for each in later}
 
 
-def warm(point: Point, broker: Broker, name: str, plan: Plan) -> None:
+def settle(point: Point, broker: Broker, name: str, plan: Plan) -> Place:
+    """Makes the topics, and writes to every partition a few times before anything counts.
+
+    A partition's first batches cost a broker files and, in Kafka, the first page of each index: milliseconds, once.
+    """
+    work = point.work
+    used_bytes = broker.used_bytes()
+    settings = {**CONTENDERS[name].settings, **(point.settings or {})}
+    place = Place(
+        broker, [broker.create(new_name(), work.partitions, settings) for _ in range(point.topics)], used_bytes
+    )
+    job = _job(point, place)
+    requests = SETTLING_REQUESTS * point.topics * work.partitions
+    requests += -requests % job.connections
+    load = Load([("generator", replace(job, requests_max=requests))], plan.conditions.cores.load)
+    load.begin(0.0, SETTLING_S_MAX)
+    place.acknowledged += load.results()[0]["acknowledged"]
+    return place
+
+
+def _job(point: Point, place: Place) -> Job:
+    topic_ids = [each.topic_id.hex() for each in place.topics]
+    return point.work.job(place.broker, place.topics[0], settings={"topic_ids": topic_ids})
+
+
+def warm(point: Point, place: Place, plan: Plan) -> None:
     """As in the rows: a new JVM for as long as was asked for, others for a moment."""
-    seconds = warming_s(broker, plan)
+    seconds = warming_s(place.broker, plan)
     if seconds:
         conditions = Conditions(plan.conditions.cores, seconds, plan.conditions.lead_s)
-        measure(point, broker, CONTENDERS[name].settings, conditions, restarts=False)
-        broker.was_warmed = True
+        measure(point, place, {}, conditions, restarts=False)
+        place.broker.was_warmed = True
 
 
-def measure(
-    point: Point, broker: Broker, settings: Mapping[str, str], conditions: Conditions, restarts: bool
-) -> Figures:
+def measure(point: Point, place: Place, settings: Mapping[str, str], conditions: Conditions, restarts: bool) -> Figures:
     """One round at one size."""
-    work = point.work
-    chosen = {**settings, **(point.settings or {})}
-    before_bytes = broker.used_bytes()
-    topics = [broker.create(new_name(), work.partitions, chosen) for _ in range(point.topics)]
-    job = work.job(broker, topics[0], settings={"topic_ids": [each.topic_id.hex() for each in topics]})
-    load = Load([("generator", job)], conditions.cores.load)
-    with churning(broker, chosen) if point.churns else _still() as churned:
+    broker, partitions = place.broker, point.work.partitions
+    load = Load([("generator", _job(point, place))], conditions.cores.load)
+    with churning(broker, {**settings, **(point.settings or {})}) if point.churns else _still() as churned:
         begin, end = watched(load, broker.pid, conditions)
         results = load.results()
-    stored = sum(broker.end(each, work.partitions) for each in topics[1:])
-    check_count(broker, topics[0], work.partitions, results[0]["acknowledged"] - stored)
+    place.acknowledged += results[0]["acknowledged"]
+    stored = sum(broker.end(each, partitions) for each in place.topics[1:])
+    check_count(broker, place.topics[0], partitions, place.acknowledged - stored)
     found = figures(broker, conditions.seconds, begin, end, results)
     found["cpu_us_per_request"] = found["broker_cpu"] / found["requests_s"] * 1e6
     found["churned_topics"] = len(churned)
     if restarts:
-        found |= restart(broker, topics[-1], work.partitions - 1)
-    for topic in topics:
-        broker.delete(topic)
-    broker.wait_until_removed(before_bytes)
+        found |= restart(broker, place.topics[-1], partitions - 1)
     return found
 
 

@@ -74,6 +74,7 @@ class BatchView:
         "position",
         "producer_epoch",
         "producer_id",
+        "size_bytes",
     )
 
     base_offset: int
@@ -111,14 +112,11 @@ class BatchView:
             ) = HEADER.unpack_from(buffer, position)
         except struct_error:
             raise TornBatch(f"{len(buffer) - position} bytes are too few for a batch header", position) from None
+        self.size_bytes = self.length + LENGTH_EXCLUDES_BYTES
+        """The whole batch, header included."""
 
     def __repr__(self) -> str:
         return f"<batch of {self.count} from offset {self.base_offset}, {self.size_bytes} bytes>"
-
-    @property
-    def size_bytes(self) -> int:
-        """The whole batch, header included."""
-        return self.length + LENGTH_EXCLUDES_BYTES
 
     @property
     def last_offset(self) -> int:
