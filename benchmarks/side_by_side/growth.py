@@ -71,7 +71,7 @@ class Series:
     points: tuple[Point, ...]
     contenders: tuple[str, ...] = ("penstock-replicated", "kafka", "penstock")
     restarts: bool = False
-    """Whether the broker is started again on what it holds, to see how long that takes."""
+    """Whether the broker is started again on what it holds at the largest size, to see how long that takes."""
     per_byte: bool = False
     """Whether cost is per byte, because requests differ in size."""
 
@@ -138,12 +138,13 @@ def run_series(series: Series, plan: Plan) -> dict[str, Any]:
     with running(kinds, plan) as brokers:
         for point in series.points:
             places = {name: settle(point, brokers[CONTENDERS[name].broker], name, plan) for name in names}
-            if point is series.points[0] or series.restarts:  # a JVM that was started again is cold again
+            if point is series.points[0]:
                 for place in places.values():
                     warm(point, place, plan)
             for number in range(plan.rounds):
                 for name in names:
-                    restarts = series.restarts and number == plan.rounds - 1 and _is_last(name, names)
+                    is_end = point is series.points[-1] and number == plan.rounds - 1
+                    restarts = series.restarts and is_end and _is_last(name, names)
                     figure = measure(point, places[name], CONTENDERS[name].settings, plan.conditions, restarts)
                     found[name].setdefault(str(point.size), []).append(figure)
                     tell(series, name, point, figure)
