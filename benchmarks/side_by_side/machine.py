@@ -78,6 +78,16 @@ def resident_bytes(pid: int) -> tuple[int, int]:
     return peak, now
 
 
+def resident_parts(pid: int) -> dict[str, int]:
+    """Memory now of a process and each of its descendants, by name and number of the process."""
+    found = {}
+    for each in (pid, *_descendants(pid)):
+        fields = dict(line.split(":", 1) for line in _read(f"/proc/{each}/status").splitlines() if ":" in line)
+        if "VmRSS" in fields:
+            found[f"{fields['Name'].strip()} {each}"] = int(fields["VmRSS"].split()[0]) * 1024
+    return found
+
+
 def age_s(pid: int) -> float:
     """How long ago a process began."""
     began_ticks = int(_stat(pid)[19])

@@ -1,0 +1,70 @@
+"""A Python data source that yields ready-made Arrow batches: the most that Spark's engine takes from Python.
+
+It asks nobody and decodes nothing. Each task makes one batch, with the columns and sizes that the measured topic has,
+and hands it over again and again.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from benchmarks.spark.payload import KEY_BYTES, VALUE_BYTES
+from penstock.spark.columns import arrow_schema
+from penstock.spark.source import TYPES
+
+BATCH_ROWS = 50_000
+
+
+class BareSource(DataSource):
+    """Options: `rows` in all and `tasks`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "bare"
+
+    def schema(self) -> str:
+        """The same eight columns."""
+        return ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+
+    def reader(self, schema: StructType) -> "BareReader":  # noqa: ARG002 - Spark names it
+        """For `spark.read`."""
+        return BareReader(int(self.options["rows"]), int(self.options["tasks"]))
+
+
+class BareReader(DataSourceReader):
+    """Hands over."""
+
+    def __init__(self, rows: int, tasks: int) -> None:
+        self._rows = rows
+        self._tasks = tasks
+
+    def partitions(self) -> list[InputPartition]:
+        """As many rows for each task."""
+        return [InputPartition(self._rows // self._tasks) for _ in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The same batch until there are enough rows."""
+        left = partition.value
+        batch = ready_made(BATCH_ROWS)
+        while left > 0:
+            yield batch if left >= BATCH_ROWS else batch.slice(0, left)
+            left -= BATCH_ROWS
+
+
+def ready_made(rows: int) -> pa.RecordBatch:
+    """A batch as our source gives it."""
+    schema = arrow_schema(has_headers=True)
+    columns = {
+        "key": [b"k" * KEY_BYTES] * rows,
+        "value": [b"v" * VALUE_BYTES] * rows,
+        "topic": ["records"] * rows,
+        "partition": [0] * rows,
+        "offset": range(rows),
+        "timestamp": [1_700_000_000_000_000] * rows,
+        "timestampType": [0] * rows,
+        "headers": [None] * rows,
+    }
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

@@ -1,0 +1,85 @@
+"""What planning costs: micro-batches over 1,000 partitions with next to nothing in them, and very many splits."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from benchmarks.spark import payload, sessions
+from penstock.client.blocking import SyncClient
+from tests.compatibility.penstock_node import PenstockNode
+
+PARTITIONS = 1000
+FEW = 20
+TURNS = 3
+
+
+def measure_micro_batches(directory: Path, rounds: int) -> dict[str, Any]:
+    """Milliseconds of micro-batches by contender: with few records, and with one for each partition."""
+    with PenstockNode(directory) as node:
+        with SyncClient(node.bootstrap) as client:
+            client.create_topic("many", PARTITIONS)
+        session = sessions.start()
+        try:
+            few: dict[str, list[float]] = {form: [] for form in sessions.FORMATS}
+            one_each: dict[str, list[float]] = {form: [] for form in sessions.FORMATS}
+            for number in range(rounds + 1):
+                for form in sessions.FORMATS:
+                    query = _stream(session, form, node.bootstrap, directory / form)
+                    query.processAllAvailable()  # what came while the other had its turn
+                    for records, found in ((FEW, few), (PARTITIONS, one_each)):
+                        took_ms = [_micro_batch(query, node.bootstrap, records) for _ in range(TURNS)]
+                        if number:
+                            found[form] += took_ms
+                            print(f"{form:9} {records:5} records", [round(each) for each in took_ms], flush=True)
+                    query.stop()
+        finally:
+            session.stop()
+    return {"partitions": PARTITIONS, "few": FEW, "few_ms": few, "one_each_ms": one_each}
+
+
+def _stream(session: SparkSession, form: str, bootstrap: str, checkpoint: Path) -> StreamingQuery:
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "many", "startingOffsets": "earliest"}
+    frame = session.readStream.format(form).options(**options).load()
+    return frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
+
+
+def _micro_batch(query: StreamingQuery, bootstrap: str, records: int) -> float:
+    """The longest trigger that read any of them."""
+    before = query.lastProgress["batchId"] if query.lastProgress else -1
+    spread = ((None, b"x", number * 37 % PARTITIONS) for number in range(records))
+    payload.produce(bootstrap, "many", spread, linger_ms=5)
+    query.processAllAvailable()
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        new = [each for each in query.recentProgress if each["batchId"] > before and each["numInputRows"]]
+        if sum(each["numInputRows"] for each in new) == records:
+            return float(max(each["durationMs"]["triggerExecution"] for each in new))
+        time.sleep(0.05)  # progress is told a moment after the batch
+    raise AssertionError(f"{records} records were written, and the stream told of {new}")
+
+
+def measure_splits(directory: Path, rounds: int, splits: int) -> dict[str, Any]:
+    """Seconds until Spark knows the splits of a batch, by contender."""
+    with PenstockNode(directory) as node:
+        with SyncClient(node.bootstrap) as client:
+            client.create_topic("one", 1)
+        payload.produce(node.bootstrap, "one", ((None, b"x", 0) for _ in range(splits)))
+        session = sessions.start(spark_driver_memory="2g")
+        try:
+            found: dict[str, list[float]] = {form: [] for form in sessions.FORMATS}
+            for number in range(rounds + 1):
+                for form in sessions.FORMATS:
+                    began_s = time.perf_counter()
+                    frame = sessions.batch(session, form, node.bootstrap, "one", maxRecordsPerPartition="1")
+                    planned = frame._jdf.queryExecution().toRdd().getNumPartitions()
+                    took_s = time.perf_counter() - began_s
+                    assert planned == splits, f"{planned} splits"
+                    if number:
+                        found[form].append(took_s)
+                        print(f"{form:9} {took_s:6.2f} s", flush=True)
+        finally:
+            session.stop()
+    return {"splits": splits, "seconds": found}
