@@ -58,13 +58,14 @@ def ready_made(rows: int) -> pa.RecordBatch:
     """A batch as our source gives it."""
     schema = arrow_schema(has_headers=True)
     columns = {
-        "key": [b"k" * KEY_BYTES] * rows,
-        "value": [b"v" * VALUE_BYTES] * rows,
-        "topic": ["records"] * rows,
-        "partition": [0] * rows,
-        "offset": range(rows),
-        "timestamp": [1_700_000_000_000_000] * rows,
-        "timestampType": [0] * rows,
-        "headers": [None] * rows,
+        "key": b"k" * KEY_BYTES,
+        "value": b"v" * VALUE_BYTES,
+        "topic": "records",
+        "partition": 0,
+        "offset": 5,
+        "timestamp": 1_700_000_000_000_000,
+        "timestampType": 0,
+        "headers": None,
     }
-    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    arrays = [pa.repeat(pa.scalar(columns[field.name], field.type), rows) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

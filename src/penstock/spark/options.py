@@ -9,7 +9,7 @@ import difflib
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple
 
@@ -45,7 +45,6 @@ SPELLED = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
-    "partition.metadata.cache.ttl.ms",
     "on_gap",
     "dlq_topic",
     "columns",
@@ -67,6 +66,19 @@ KAFKA_SPELLED = (
     "sasl.jaas.config",
     "sasl.mechanism",
     "security.protocol",
+    "ssl.cipher.suites",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
 )
 _KAFKA_NUMBERS = ("fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "request.timeout.ms")
 _REFUSED = {
@@ -174,8 +186,8 @@ class SourceOptions:
     """How long a reader waits for records that must be there."""
     fetch_attempts: int
     fetch_pause_ms: int
-    kafka: Mapping[str, str]
-    """The client's settings, without their prefix: logins, TLS, sizes."""
+    kafka: Mapping[str, str] = field(repr=False)
+    """The client's settings, without their prefix: logins, TLS, sizes. Passwords are among them."""
 
     @property
     def has_headers(self) -> bool:
@@ -220,6 +232,8 @@ def check_options(options: Options) -> SourceOptions:
     found = _read(options, start="earliest")
     for name in _KAFKA_NUMBERS:
         found.kafka_number(name, 0)
+    for name in sorted(found.kafka.keys() - set(KAFKA_SPELLED)):
+        log.warning("%s%s means nothing to the penstock source and is ignored", KAFKA, name)
     return found
 
 

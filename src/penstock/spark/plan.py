@@ -44,9 +44,13 @@ Split = tuple[Piece, ...]
 
 
 def task_count(size_bytes: int, *, cores: int, task_bytes: int, tasks_min: int | None = None) -> int:
-    """How many tasks so much is worth."""
-    wanted = min(cores, -(-size_bytes // TASK_BYTES_MIN)) if tasks_min is None else tasks_min
-    return max(1, wanted, -(-size_bytes // task_bytes))
+    """How many tasks so much is worth. More than one for each core come in whole rounds, so that none is left over."""
+    by_size = -(-size_bytes // task_bytes)
+    if tasks_min is not None:
+        return max(tasks_min, by_size)
+    if by_size > cores:
+        return -(-by_size // cores) * cores
+    return max(1, min(cores, -(-size_bytes // TASK_BYTES_MIN)))
 
 
 def plan(ranges: Iterable[Range], tasks: int, task_offsets_max: int | None = None) -> list[Split]:

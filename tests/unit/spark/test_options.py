@@ -102,6 +102,19 @@ def test_the_latest_of_each_key_is_a_batch_of_all_records() -> None:
         batch(view="latest", pushdown="true")
 
 
+def test_a_setting_of_the_java_client_that_does_nothing_here_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {**BASIC, "kafka.max.poll.records": "5", "kafka.ssl.truststore.location": "/trust.jks"}
+    check_options(given)
+    batch_options(given)
+    assert caplog.messages == ["kafka.max.poll.records means nothing to the penstock source and is ignored"]
+
+
+def test_passwords_are_not_shown_with_the_options() -> None:
+    assert "secret" not in repr(batch(**{"kafka.ssl.truststore.password": "secret"}))
+
+
 def test_a_group_is_a_name_and_goes_before_a_prefix() -> None:
     assert stream(groupIdPrefix="team", **{"kafka.group.id": "readers"}).client_id == "readers"
 

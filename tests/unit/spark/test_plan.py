@@ -56,9 +56,9 @@ def test_whole_partitions_are_spread_by_size() -> None:
 
 @pytest.mark.parametrize(
     ("size_bytes", "tasks"),
-    [(0, 1), (1, 1), (TASK_BYTES_MIN + 1, 2), (100 * MIB, 8), (1024 * MIB, 8), (1025 * MIB, 9), (128_000 * MIB, 1000)],
+    [(0, 1), (1, 1), (TASK_BYTES_MIN + 1, 2), (100 * MIB, 8), (1024 * MIB, 8), (1025 * MIB, 16), (128_000 * MIB, 1000)],
 )
-def test_tasks_are_as_many_as_cores_or_as_the_bytes_are_worth(size_bytes: int, tasks: int) -> None:
+def test_tasks_are_as_many_as_cores_or_rounds_of_them_as_the_bytes_are_worth(size_bytes: int, tasks: int) -> None:
     assert task_count(size_bytes, cores=8, task_bytes=128 * MIB) == tasks
 
 
