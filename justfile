@@ -43,6 +43,10 @@ bench:
 side-by-side *arguments: _bench-tools
     python -m benchmarks.side_by_side {{ arguments }}
 
+# the Spark source beside Spark's Kafka connector; rows can be recorded in several runs: ./dev spark-bench --rows read --record
+spark-bench *arguments:
+    python -m benchmarks.spark {{ arguments }}
+
 # how cost grows with partitions, connections, topics and sizes: ./dev growth --series partitions --record
 growth *arguments: _bench-tools
     python -m benchmarks.side_by_side.growth {{ arguments }}

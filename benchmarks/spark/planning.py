@@ -73,10 +73,12 @@ def measure_splits(directory: Path, rounds: int, splits: int) -> dict[str, Any]:
             for number in range(rounds + 1):
                 for form in sessions.FORMATS:
                     began_s = time.perf_counter()
-                    frame = sessions.batch(session, form, node.bootstrap, "one", maxRecordsPerPartition="1")
+                    # Without minPartitions the connector leaves maxRecordsPerPartition alone in a batch.
+                    wanted = {"minPartitions": str(splits), "maxRecordsPerPartition": "1"}
+                    frame = sessions.batch(session, form, node.bootstrap, "one", **wanted)
                     planned = frame._jdf.queryExecution().toRdd().getNumPartitions()
                     took_s = time.perf_counter() - began_s
-                    assert planned == splits, f"{planned} splits"
+                    assert planned == splits, f"{form} made {planned} splits"
                     if number:
                         found[form].append(took_s)
                         print(f"{form:9} {took_s:6.2f} s", flush=True)

@@ -24,6 +24,8 @@ def start(master: str = "local[2]", **settings: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        # A machine that is busy with something else for a while must not end the session.
+        "spark.network.timeout": "30m",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
     for name, value in chosen.items():
