@@ -23,6 +23,10 @@ OWN = {
     "record.validation": "topic",
     "log.durability": "broker",
     "log.record.validation": "broker",
+    "broker.decommission": "broker",
+    "auto.balance.enable": "broker",
+    "reassignment.replicas.per.broker.max": "broker",
+    "reassignment.bytes.per.second.max": "broker",
 }
 
 HEAD = """# Settings

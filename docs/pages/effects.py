@@ -23,6 +23,18 @@ READ_IN_VAIN = {
     "compression.type": "no: a batch stays as its producer compressed it",
     "remote.log.storage.system.enable": "no: there is no remote storage",
     "unclean.leader.election.enable": "no: with one replica there is nobody to elect",
+    **dict.fromkeys(
+        (
+            "auto.balance.enable",
+            "auto.leader.rebalance.enable",
+            "broker.decommission",
+            "broker.session.timeout.ms",
+            "leader.imbalance.check.interval.seconds",
+            "reassignment.bytes.per.second.max",
+            "reassignment.replicas.per.broker.max",
+        ),
+        "not yet: one node is the whole cluster",
+    ),
 }
 """Names that are read, but change nothing that a user could notice."""
 PARTLY = {

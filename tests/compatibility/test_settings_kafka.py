@@ -30,7 +30,18 @@ from tests.compatibility.raw_client import RawClient
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
 
 TOPIC, BROKER, GROUP = 2, 4, 32
-OURS = {"durability", "record.validation", "log.durability", "log.record.validation"}
+OURS = {
+    "durability",
+    "record.validation",
+    "log.durability",
+    "log.record.validation",
+    "broker.decommission",
+    "auto.balance.enable",
+    "reassignment.replicas.per.broker.max",
+    "reassignment.bytes.per.second.max",
+}
+SOONER = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+"""Defaults of ours that are not theirs: a dead broker is to be noticed within three seconds."""
 INTERNAL = {"internal.segment.bytes"}
 TEXTS = (
     *(
@@ -113,6 +124,7 @@ def test_a_broker_is_described_alike(kafka_client: RawClient, broker: BrokerSett
     theirs = described(kafka_client, BROKER, "1")
     ours = by_name(describe_broker(broker))
     ours.pop("log.dir")  # a default outside of the project is not ours
+    assert {name: ours.pop(name).value for name in SOONER} == SOONER
     unknown = set(ours) - set(theirs)
     assert not unknown
     assert [told_by_us(row) for row in ours.values()] == [told(theirs[name]) for name in ours]

@@ -196,6 +196,8 @@ class RegisterBroker(Command["RegisteredBroker"]):
     log_dirs: tuple[bytes, ...] = ()
     is_fenced: bool = False
     """One node is never fenced; in a cluster a broker is, until it has caught up."""
+    previous_epoch: int = -1
+    """The epoch in which it stopped cleanly, or after which it knows to have lost nothing; else it is distrusted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from penstock.metadata.creation import check_topic_configs
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import BROKER, GROUP, TOPIC
 from penstock.metadata.names import check_name
-from penstock.metadata.records import ConfigRecord
+from penstock.metadata.records import ClearElrRecord, ConfigRecord
 from penstock.metadata.settings.broker import BROKER_SETTINGS
 from penstock.metadata.settings.checks import check_dynamic_broker, check_group
 from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.setting import InvalidSetting, Kind, Setting
 from penstock.metadata.settings.topic import TOPIC_SETTINGS
-from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
+from penstock.metadata.view import ELR_FEATURE, RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
@@ -35,6 +35,8 @@ REGISTRIES: Mapping[int, Mapping[str, Setting]] = {
     BROKER: BROKER_SETTINGS,
     GROUP: GROUP_SETTINGS,
 }
+
+_MIN_ISR = "min.insync.replicas"
 
 
 def alter_configs(
@@ -72,12 +74,22 @@ def _alter(resource: NewConfigs | ConfigChanges, view: View, asked_at: int) -> l
     except InvalidSetting as complaint:
         raise Refusal(complaint.code, str(complaint)) from None
     left_out = [key for key in sorted(current) if key not in configs and key not in named]
-    return [
+    records: list[MetadataRecord] = [
         ConfigRecord(resource_type=kind, resource_name=name, name=key, value=configs.get(key))
         for key in (*named, *left_out)
         # Brokers reload what files a setting points to whenever it is set, even to what it was (KAFKA-14136).
         if configs.get(key) != current.get(key) or (kind == BROKER and key in named)
     ]
+    return records + (_cleared(kind, name, view) if configs.get(_MIN_ISR) != current.get(_MIN_ISR) else [])
+
+
+def _cleared(kind: int, name: str, view: View) -> list[MetadataRecord]:
+    """Who is eligible to lead was worked out from the old number: with a lower one more has been committed since."""
+    is_for_all = kind == BROKER and not name
+    has_eligible = view.image.features.get(ELR_FEATURE, 0) >= 1
+    if not has_eligible or not (kind == TOPIC or is_for_all):
+        return []
+    return [ClearElrRecord(topic_name="" if is_for_all else name)]
 
 
 def _checked_keys(resource: NewConfigs | ConfigChanges) -> list[str]:

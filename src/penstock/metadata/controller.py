@@ -3,11 +3,34 @@
 Invariants: `decide` changes nothing; only `apply` does, and the same records give the same image on whatever node; a
 reply leaves only after everything applied when it was decided is committed. Chance comes through the Entropy port and
 ends up in records, so a replay needs none.
+
+The controller of a cluster is driven so: `begin` when this node leads the quorum and has applied all of the log;
+`time_passes` at least every WAKE_MS, and `Tick` then and whenever a decision's `wake_at` says; `hear` when a heartbeat
+arrives, before it is decided or waits for anything; `revert` to what is committed when this node no longer leads.
 """
 
-from collections.abc import Mapping
-from typing import Final, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
 
+from penstock.metadata.brokers import (
+    decommission_broker,
+    has_handed_over,
+    heartbeat,
+    register_broker,
+    unregister_broker,
+)
+from penstock.metadata.cluster_commands import (
+    AlterPartition,
+    AlterReassignments,
+    DecommissionBroker,
+    ElectLeaders,
+    Heartbeat,
+    ListReassignments,
+    RegisterController,
+    Tick,
+    UnregisterBroker,
+    UpdateFeatures,
+)
 from penstock.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -17,19 +40,24 @@ from penstock.metadata.commands import (
     IncrementalAlterConfigs,
     ProducerIds,
     RegisterBroker,
-    RegisteredBroker,
 )
 from penstock.metadata.configs import alter_configs
 from penstock.metadata.creation import create_topics
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.deletion import delete_topics
 from penstock.metadata.draft import Draft
+from penstock.metadata.features import register_controller, update_features
 from penstock.metadata.growth import create_partitions
 from penstock.metadata.image import BROKER, Image
-from penstock.metadata.records import ProducerIdsRecord, RegisterBrokerRecord
+from penstock.metadata.index import PartitionIndex
+from penstock.metadata.liveness import Liveness
+from penstock.metadata.partitions import alter_partition, elect_leaders
+from penstock.metadata.reassignment import alter_reassignments, list_reassignments
+from penstock.metadata.records import ProducerIdsRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import LONG_MAX
-from penstock.metadata.view import View
+from penstock.metadata.upkeep import return_to_preferred, tick
+from penstock.metadata.view import Cluster, TopicRules, View
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 from penstock.model.shard import Command, Decision
@@ -48,6 +76,11 @@ class Controller:
         self._settings = settings
         self._image = Image() if image is None else image
         self._draft: Draft | None = None
+        self._index = PartitionIndex()
+        self._rules: TopicRules | None = None
+        self._liveness = Liveness()
+        self._preferred_at_ms = 0
+        self._looks_for_preferred = False
 
     @property
     def image(self) -> Image:
@@ -65,56 +98,96 @@ class Controller:
             self._settings = self._settings.with_dynamic(default, own)
         return self._settings
 
+    @property
+    def index(self) -> PartitionIndex:
+        """The image by brokers and by what is to be done. Following is cheap; the first time costs the whole image."""
+        return self._cluster().index
+
     def apply(self, record: MetadataRecord) -> None:
         """Takes in what the log says. Raises InconsistentRecord for a record that does not fit."""
         if self._draft is None:
             self._draft = Draft(self._image)
         self._draft.apply(record)
 
-    def decide(self, command: Command[Reply], now: int) -> Decision[MetadataRecord, Reply]:  # noqa: ARG002 - every shard's
-        """The records that would carry the command out, and what to answer once they are committed."""
-        return cast("Decision[MetadataRecord, Reply]", self._decide(command))
+    # --- being the active one -------------------------------------------------------------------------------------
 
-    def _decide(self, command: Command[object]) -> Decision[MetadataRecord, object]:
-        view = View(self.image, self.settings, self._entropy)
+    def begin(self, now: int) -> None:
+        """This node leads, and has applied everything: every broker that is not fenced has a session from now on."""
+        self._liveness.begin(self.image, now)
+        self._preferred_at_ms = self._liveness.running_ms + self._preferred_interval_ms
+
+    def revert(self, image: Image) -> None:
+        """This node does not lead any more: back to what is committed, and nobody is heard."""
+        self._liveness.end()
+        self._draft = None
+        self._image = image
+
+    def time_passes(self, now: int) -> None:
+        """To be told while active, at least every WAKE_MS: time in which it is not told counts only in part (R34)."""
+        liveness = self._liveness
+        liveness.time_passes(now)
+        if self._looks_for_preferred:
+            self._looks_for_preferred = bool(return_to_preferred(self._cluster()))
+        if liveness.running_ms >= self._preferred_at_ms:
+            self._preferred_at_ms = liveness.running_ms + self._preferred_interval_ms
+            self._looks_for_preferred = self.settings.is_on("auto.leader.rebalance.enable")
+
+    @property
+    def _preferred_interval_ms(self) -> int:
+        return 1000 * self.settings.number("leader.imbalance.check.interval.seconds")
+
+    def hear(self, command: Heartbeat, now: int) -> None:
+        """A heartbeat has arrived. Whatever it asks for may wait; that the broker lives is known at once."""
+        broker = self.image.brokers.get(command.broker_id)
+        if broker is None or broker.epoch != command.broker_epoch or not self._liveness.is_active:
+            return
+        self._liveness.time_passes(now)
+        session = self._liveness.hear(command.broker_id, command.broker_epoch, command.metadata_offset)
+        is_leaving = broker.is_shutting_down and not broker.is_fenced
+        if is_leaving and session.shutdown_end is None and has_handed_over(command.broker_id, self._cluster()):
+            session.shutdown_end = command.log_end
+
+    def lose(self, broker_id: int, broker_epoch: int) -> None:
+        """A probe found nobody where the broker was: the next Tick fences it, unless it is heard before."""
+        self._liveness.lose(broker_id, broker_epoch)
+
+    # --- deciding -------------------------------------------------------------------------------------------------
+
+    def decide(self, command: Command[Reply], now: int) -> Decision[MetadataRecord, Reply]:
+        """The records that would carry the command out, and what to answer once they are committed."""
+        return cast("Decision[MetadataRecord, Reply]", self._decide(command, now))
+
+    def _decide(self, command: Command[object], now: int) -> Decision[MetadataRecord, object]:
+        plain = _PLAIN.get(type(command))
+        if plain is not None:
+            return plain(command, View(self.image, self.settings, self._entropy))
         match command:
-            case CreateTopics():
-                return create_topics(command, view)
-            case DeleteTopics():
-                return delete_topics(command, view)
-            case CreatePartitions():
-                return create_partitions(command, view)
-            case AlterConfigs() | IncrementalAlterConfigs():
-                return alter_configs(command, view)
-            case RegisterBroker():
-                return _register_broker(command, view.image)
-            case AllocateProducerIds():
-                return _allocate_producer_ids(command, view.image)
+            case Heartbeat():
+                return heartbeat(command, self._cluster(), now)
+            case Tick():
+                return tick(self._cluster(), now, looks_for_preferred=self._looks_for_preferred)
+            case DecommissionBroker():
+                return decommission_broker(command, self._cluster(), now)
+        of_cluster = _OF_CLUSTER.get(type(command))
+        if of_cluster is not None:
+            return of_cluster(command, self._cluster())
         raise TypeError(f"{command} is nothing that a controller can be asked")
+
+    def _cluster(self) -> Cluster:
+        image, settings = self.image, self.settings
+        if self._rules is None or not self._rules.are_of(image, settings):
+            self._rules = TopicRules(image, settings)
+        self._index.follow(image, self._rules)
+        return Cluster(image, settings, self._entropy, self._index, self._liveness, self._rules)
 
 
 def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return one is other or (not one and not other)
 
 
-def _register_broker(command: RegisterBroker, image: Image) -> Decision[MetadataRecord, RegisteredBroker]:
-    known = image.brokers.get(command.broker_id)
-    if known is not None and known.incarnation_id == command.incarnation_id:
-        return Decision((), RegisteredBroker(known.epoch))
-    record = RegisterBrokerRecord(
-        broker_id=command.broker_id,
-        incarnation_id=command.incarnation_id,
-        broker_epoch=command.epoch,
-        end_points=command.listeners,
-        features=command.features,
-        rack=command.rack,
-        fenced=command.is_fenced,
-        log_dirs=command.log_dirs,
-    )
-    return Decision((record,), RegisteredBroker(command.epoch))
-
-
-def _allocate_producer_ids(command: AllocateProducerIds, image: Image) -> Decision[MetadataRecord, ProducerIds]:
+def allocate_producer_ids(command: AllocateProducerIds, view: View) -> Decision[MetadataRecord, ProducerIds]:
+    """A block of producer ids that is nobody else's."""
+    image = view.image
     broker = image.brokers.get(command.broker_id)
     if broker is None:
         message = f"No broker registration found for broker id {command.broker_id}"
@@ -132,3 +205,26 @@ def _allocate_producer_ids(command: AllocateProducerIds, image: Image) -> Decisi
         next_producer_id=first + PRODUCER_IDS_PER_BLOCK,
     )
     return Decision((record,), ProducerIds(first, PRODUCER_IDS_PER_BLOCK))
+
+
+_PLAIN: Final[dict[type, Callable[[Any, View], Decision[MetadataRecord, Any]]]] = {
+    CreateTopics: create_topics,
+    DeleteTopics: delete_topics,
+    CreatePartitions: create_partitions,
+    AlterConfigs: alter_configs,
+    IncrementalAlterConfigs: alter_configs,
+    AllocateProducerIds: allocate_producer_ids,
+    UpdateFeatures: update_features,
+    RegisterController: register_controller,
+}
+"""What is decided from the image and the settings."""
+
+_OF_CLUSTER: Final[dict[type, Callable[[Any, Cluster], Decision[MetadataRecord, Any]]]] = {
+    RegisterBroker: register_broker,
+    UnregisterBroker: unregister_broker,
+    AlterPartition: alter_partition,
+    ElectLeaders: elect_leaders,
+    AlterReassignments: alter_reassignments,
+    ListReassignments: list_reassignments,
+}
+"""What also needs to know which partitions are whose, and who was heard."""

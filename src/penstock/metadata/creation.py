@@ -14,7 +14,7 @@ from penstock.metadata.commands import (
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import TOPIC, Image, Partition
 from penstock.metadata.names import METADATA_TOPIC, check_new_name
-from penstock.metadata.placement import assign, partition_record, place_all
+from penstock.metadata.placement import assign, hosts, partition_record, place_all
 from penstock.metadata.records import ConfigRecord, TopicRecord
 from penstock.metadata.settings.checks import check_topic
 from penstock.metadata.settings.layers import BrokerSettings
@@ -147,7 +147,7 @@ def _placed(topic: NewTopic, view: View) -> list[Partition]:
     factor = topic.replication_factor
     factor = view.settings.number("default.replication.factor") if factor == -1 else factor
     try:
-        return place_all(_partitions_wanted(topic, view.settings), factor, view.image.brokers, view.entropy)
+        return place_all(_partitions_wanted(topic, view.settings), factor, hosts(view.image), view.entropy)
     except Refusal as refusal:
         message = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
         raise Refusal(refusal.code, message) from None

@@ -5,7 +5,7 @@ it. A record that does not fit (a partition of no topic, a broker that is not re
 log is not the one that this image came from, and going on would spread the damage.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -35,6 +35,9 @@ class Draft:
         self._base = image
         self._names: dict[bytes, str | None] = {}
         self._partitions: dict[bytes, dict[int, Partition]] = {}
+        self._unordered: dict[bytes, None] = {}
+        """Topics to which partitions were added in another order than their numbers'."""
+        self._directories: dict[bytes, bytes] | None = None
         self._configs: dict[Resource, dict[str, str] | None] = {}
         self._acls: dict[bytes, r.AccessControlEntryRecord | None] = {}
         self._maps: dict[str, dict[Any, Any]] = {}
@@ -49,7 +52,7 @@ class Draft:
             self._pending.append(record)
 
     def image(self) -> Image:
-        """The image as far as records have been applied."""
+        """The image as far as records have been applied. The draft becomes part of it and takes no more."""
         base = self._base
         topics: dict[str, Topic | None] = {}
         unified_names: dict[str, tuple[str, ...] | None] = {}
@@ -61,8 +64,10 @@ class Draft:
                 count -= len(base.topics[old_name].partitions)
                 self._unify(unified_names, old_name, is_there=False)
         for topic_id, partitions in self._partitions.items():
+            if topic_id in self._unordered:
+                partitions = dict(sorted(partitions.items()))  # noqa: PLW2901
             name = self._name_of(topic_id)
-            topics[name] = Topic(name, topic_id, dict(sorted(partitions.items())))
+            topics[name] = Topic(name, topic_id, partitions)
             count += len(partitions)
             if topic_id in self._names:
                 self._unify(unified_names, name, is_there=True)
@@ -128,19 +133,32 @@ class Draft:
         self._partitions.pop(record.topic_id, None)
 
     def _partition(self, record: r.PartitionRecord) -> None:
-        self._partitions_of(record.topic_id)[record.partition_id] = Partition(
-            replicas=_ints(record.replicas),
-            isr=_ints(record.isr),
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            directories=tuple(record.directories),
-            removing_replicas=_ints(record.removing_replicas),
-            adding_replicas=_ints(record.adding_replicas),
-            leader_recovery_state=record.leader_recovery_state,
-            eligible_leader_replicas=_ints(record.eligible_leader_replicas),
-            last_known_elr=_ints(record.last_known_elr),
+        partitions = self._partitions_of(record.topic_id)
+        number = record.partition_id
+        if partitions and number not in partitions and number < next(reversed(partitions)):
+            self._unordered[record.topic_id] = None
+        replicas, isr = _ints(record.replicas), _ints(record.isr)
+        partitions[number] = Partition(
+            replicas,
+            replicas if isr == replicas else isr,  # a million partitions: what is equal is kept once
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            self._known_directories(record.directories),
+            _ints(record.removing_replicas),
+            _ints(record.adding_replicas),
+            record.leader_recovery_state,
+            _ints(record.eligible_leader_replicas),
+            _ints(record.last_known_elr),
         )
+
+    def _known_directories(self, ids: Sequence[bytes]) -> tuple[bytes, ...]:
+        """The ids as their brokers registered them, so that each is kept once and not with every replica."""
+        if self._directories is None:
+            brokers = self._maps.get("brokers", self._base.brokers).values()
+            self._directories = {directory: directory for broker in brokers for directory in broker.log_dirs}
+        known = self._directories
+        return tuple([known.get(each, each) for each in ids])
 
     def _change_partition(self, record: r.PartitionChangeRecord) -> None:
         partitions = self._partitions_of(record.topic_id)
@@ -150,6 +168,8 @@ class Draft:
         given: dict[str, Any] = {
             name: tuple(value) for name in _MAY_CHANGE if (value := getattr(record, name)) is not None
         }
+        if "directories" in given:
+            given["directories"] = self._known_directories(given["directories"])
         if record.leader != _SAME_LEADER:
             given |= {"leader": record.leader, "leader_epoch": old.leader_epoch + 1}
         if record.leader_recovery_state != _SAME_STATE:
@@ -164,13 +184,17 @@ class Draft:
             topic_id = drafted.get(name) or (None if topic is None else topic.topic_id)
             if topic_id is None or self._names.get(topic_id, name) is None:
                 continue  # deleted meanwhile
-            partitions = self._partitions_of(topic_id)
-            for index, partition in partitions.items():
-                partitions[index] = partition._replace(eligible_leader_replicas=(), last_known_elr=())
+            now = self._partitions[topic_id] if topic_id in self._partitions else self._base.topics[name].partitions
+            # Where nobody leads nothing has been committed since: whoever is eligible there stays so, unlike in Kafka.
+            listed = [n for n, p in now.items() if p.isr and (p.eligible_leader_replicas or p.last_known_elr)]
+            for index in listed:
+                partitions = self._partitions_of(topic_id)
+                partitions[index] = partitions[index]._replace(eligible_leader_replicas=(), last_known_elr=())
 
     # --- brokers and controllers --------------------------------------------------------------------------------------
 
     def _register_broker(self, record: r.RegisterBrokerRecord) -> None:
+        self._directories = None
         self._map("brokers")[record.broker_id] = Broker(
             broker_id=record.broker_id,
             epoch=record.broker_epoch,

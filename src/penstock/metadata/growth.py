@@ -12,7 +12,7 @@ from penstock.metadata.commands import (
     Refusal,
 )
 from penstock.metadata.declare import MetadataRecord
-from penstock.metadata.placement import assign, partition_record, place_all
+from penstock.metadata.placement import assign, hosts, partition_record, place_all
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
@@ -58,7 +58,7 @@ def _grow(topic: MorePartitions, view: View, room: int) -> list[MetadataRecord]:
         raise Refusal(ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
     factor = len(next(iter(found.partitions.values())).replicas)
     if topic.assignments is None:
-        partitions = place_all(additional, factor, view.image.brokers, view.entropy)
+        partitions = place_all(additional, factor, hosts(view.image), view.entropy)
     else:
         partitions = [
             assign(index, replicas, view.image.brokers, factor)

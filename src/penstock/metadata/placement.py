@@ -1,7 +1,9 @@
 """Where the replicas of new partitions go: spread evenly over brokers, and over racks as far as there are any.
 
 Brokers stand in a ring in which racks take turns; a partition takes as many neighbours as it has replicas, the next
-partition begins one further on. After each round the ring is shuffled, so that the load of a lost broker falls on many.
+partition begins one further on. Who stands in a rack that the partition has already is passed over while there are
+others (KIP-36): with racks of different sizes, apart goes before even. After each round the ring is shuffled, so that
+the load of a lost broker falls on many.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +11,18 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from penstock.metadata.commands import Refusal
-from penstock.metadata.image import Broker, Partition
+from penstock.metadata.image import Broker, Image, Partition
 from penstock.metadata.records import PartitionRecord
+from penstock.metadata.view import is_leaving
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 
 T = TypeVar("T")
+
+
+def hosts(image: Image) -> dict[int, Broker]:
+    """Brokers that may be given replicas: not those that are being emptied."""
+    return {number: broker for number, broker in image.brokers.items() if not is_leaving(image, number)}
 
 
 def place(
@@ -31,14 +39,32 @@ def place(
             f"The target replication factor of {replication_factor} cannot be reached because only {len(brokers)} "
             "broker(s) are registered or some brokers have all their log directories cordoned.",
         )
+    racks = {broker.broker_id: broker.rack or "" for broker in usable}
     placed: list[tuple[int, ...]] = []
     while len(placed) < count:
         ring = _ring(usable, entropy)
-        double = (*ring, *ring)
         taken = min(replication_factor, len(ring))
         rest = tuple(spare[: replication_factor - taken])
-        placed += [(*double[start : start + taken], *rest) for start in range(min(len(ring), count - len(placed)))]
+        starts = range(min(len(ring), count - len(placed)))
+        placed += [(*_apart([*ring[start:], *ring[:start]], taken, racks), *rest) for start in starts]
     return placed
+
+
+def _apart(ring: list[int], count: int, racks: Mapping[int, str]) -> list[int]:
+    """The first so many of the ring, but nobody whose rack has had its turn while others have not."""
+    turns = len(dict.fromkeys(racks.values()))
+    if turns == 1:
+        return ring[:count]
+    taken: list[int] = []
+    while len(taken) < count:
+        had: dict[str, int] = {}
+        for broker_id in ring:
+            if racks[broker_id] not in had and broker_id not in taken:
+                had[racks[broker_id]] = broker_id
+            if len(had) == min(turns, count - len(taken)):
+                break
+        taken += had.values()
+    return taken
 
 
 def _ring(brokers: Sequence[Broker], entropy: Entropy) -> list[int]:
@@ -58,7 +84,7 @@ def _shuffled(items: list[T], entropy: Entropy) -> list[T]:
     return items
 
 
-def _check_assignment(replicas: tuple[int, ...], brokers: Mapping[int, Broker], replication_factor: int | None) -> None:
+def check_assignment(replicas: tuple[int, ...], brokers: Mapping[int, Broker], replication_factor: int | None) -> None:
     """Refuses brokers that were named by hand but cannot be."""
     if not replicas:
         raise _bad("The manual partition assignment includes an empty replica list.")
@@ -98,7 +124,7 @@ def _new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> 
 
 def assign(index: int, replicas: tuple[int, ...], brokers: Mapping[int, Broker], factor: int | None) -> Partition:
     """A partition on brokers that were named by hand."""
-    _check_assignment(replicas, brokers, factor)
+    check_assignment(replicas, brokers, factor)
     partition = _new_partition(replicas, brokers)
     if partition is None:
         raise Refusal(

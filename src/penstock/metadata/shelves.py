@@ -65,6 +65,11 @@ class Shelves(Generic[K, V]):
         for shelf in self._shelves:
             yield from shelf.items()
 
+    def values(self) -> Iterator[V]:
+        """Values alone."""
+        for shelf in self._shelves:
+            yield from shelf.values()
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Shelves):
             return NotImplemented

@@ -1,11 +1,16 @@
 """What a decision of the controller may look at, and the bounds of what one command may do."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from penstock.metadata.image import Image
+from penstock.metadata.image import BROKER, TOPIC, Image
+from penstock.metadata.index import PartitionIndex
+from penstock.metadata.liveness import Liveness
+from penstock.metadata.partition_change import Rules
 from penstock.metadata.settings.layers import BrokerSettings
+from penstock.metadata.settings.setting import InvalidSetting, Value
+from penstock.metadata.settings.topic import TOPIC_SETTINGS
 from penstock.model.ports import Entropy
 
 K = TypeVar("K", bound=Hashable)
@@ -13,8 +18,13 @@ K = TypeVar("K", bound=Hashable)
 RECORDS_PER_COMMAND_MAX: Final = 10_000
 """A command's records are committed together, so they must fit into one batch."""
 PARTITIONS_PER_COMMAND_MAX: Final = 10_000
+RECORDS_PER_STEP_MAX: Final = 1_000
+"""Of what the controller does by itself, so that it never keeps others waiting for long."""
 
 TOO_MANY_RECORDS: Final = "Unable to perform excessively large batch operation."
+
+ELR_FEATURE: Final = "eligible.leader.replicas.version"
+DECOMMISSION: Final = "broker.decommission"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,79 @@ class View:
     image: Image
     settings: BrokerSettings
     entropy: Entropy
+
+
+class TopicRules:
+    """What topics ask of their partitions, by name; each is worked out once."""
+
+    def __init__(self, image: Image, settings: BrokerSettings) -> None:
+        self._image = image
+        self._settings = settings
+        self._has_eligible = image.features.get(ELR_FEATURE, 0) >= 1
+        self._found: dict[str, Rules] = {}
+
+    def are_of(self, image: Image, settings: BrokerSettings) -> bool:
+        """Whether they would be the same for this image."""
+        same = self._image.configs is image.configs and self._image.features is image.features
+        return same and self._settings is settings
+
+    def __call__(self, topic: str) -> Rules:
+        """The rules of a topic."""
+        found = self._found.get(topic)
+        if found is None:
+            configs = self._image.config(TOPIC, topic)
+            in_sync_min = self._value("min.insync.replicas", configs)
+            assert isinstance(in_sync_min, int)
+            is_unclean = self._value("unclean.leader.election.enable", configs) is True
+            found = self._found[topic] = Rules(in_sync_min, self._has_eligible, is_unclean)
+        return found
+
+    def _value(self, name: str, configs: Mapping[str, str]) -> Value:
+        if name in configs:
+            try:
+                return TOPIC_SETTINGS[name].parse(configs[name])
+            except InvalidSetting:
+                pass  # written by somebody who knows more; the default is safe
+        return self._settings.topic_defaults[name][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a decision on brokers and their partitions may look at besides."""
+
+    image: Image
+    settings: BrokerSettings
+    entropy: Entropy
+    index: PartitionIndex
+    liveness: Liveness
+    rules: TopicRules
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """Silence after which a broker is fenced."""
+        return self.settings.number("broker.session.timeout.ms")
+
+    def is_draining(self, broker_id: int) -> bool:
+        """Whether the broker is being decommissioned."""
+        return is_draining(self.image, broker_id)
+
+    @property
+    def active(self) -> frozenset[int]:
+        """Brokers that may lead and be in sync: those whose session is over are as good as fenced."""
+        silent = self.liveness.expired(self.image, self.session_timeout_ms)
+        return self.index.active.difference(silent) if silent else self.index.active
+
+
+def is_draining(image: Image, broker_id: int) -> bool:
+    """Whether the broker is being decommissioned."""
+    return image.config(BROKER, str(broker_id)).get(DECOMMISSION) == "true"
+
+
+def is_leaving(image: Image, broker_id: int) -> bool:
+    """Whether the broker is to have no replicas: it is being decommissioned, or all its directories are cordoned."""
+    broker = image.brokers[broker_id]
+    is_cordoned = bool(broker.log_dirs) and frozenset(broker.log_dirs) <= frozenset(broker.cordoned_log_dirs)
+    return is_cordoned or is_draining(image, broker_id)
 
 
 def repeated(names: Iterable[K]) -> dict[K, int]:

@@ -68,3 +68,20 @@ def test_partitions_by_hand_need_somebody_who_can_lead() -> None:
         assign(5, (1,), brokers, None)
     with pytest.raises(Refusal, match=r"with 1 replica\(s\), but this is not consistent"):
         assign(5, (2,), brokers, 2)
+
+
+def test_racks_of_different_sizes_are_kept_apart_all_the_same() -> None:
+    """KIP-36: as far as there are racks, no two replicas of a partition share one, though the small ones bear more."""
+    brokers = cluster(*(broker(n, rack="aaab"[n % 4]) for n in range(8)), broker(8, rack="c"))
+    for factor, different in ((2, 2), (3, 3), (5, 3)):
+        for replicas in place(brokers, 300, factor, Dice()):
+            assert len(set(replicas)) == factor
+            assert len({brokers[each].rack for each in replicas}) == different
+    leaders = Counter(replicas[0] for replicas in place(brokers, 900, 3, Dice()))
+    assert leaders == dict.fromkeys(range(9), 100), "but leaders are even"
+
+
+def test_who_has_no_rack_is_in_one_of_those_without() -> None:
+    brokers = cluster(broker(1), broker(2), broker(3, rack="a"))
+    for replicas in place(brokers, 30, 2, Dice()):
+        assert 3 in replicas

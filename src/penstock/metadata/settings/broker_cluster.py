@@ -4,6 +4,7 @@ from penstock.metadata.settings.setting import Importance, Kind, Setting, Update
 
 HIGH = Importance.HIGH
 CLUSTER_WIDE = Update.CLUSTER_WIDE
+PER_BROKER = Update.PER_BROKER
 
 SETTINGS = (
     Setting("node.id", Kind.INT, None, "The number of this node, unique in the cluster.", HIGH, check=at_least(0)),
@@ -119,8 +120,42 @@ SETTINGS = (
         "How long the metadata log and its snapshots are kept.",
         HIGH,
     ),
-    Setting("broker.heartbeat.interval.ms", Kind.INT, "2000", "How often a broker reports to the controller."),
-    Setting("broker.session.timeout.ms", Kind.INT, "9000", "Silence after which a broker is fenced."),
+    Setting(
+        "broker.heartbeat.interval.ms", Kind.INT, "500", "How often a broker reports to the controller; in Kafka 2000."
+    ),
+    Setting("broker.session.timeout.ms", Kind.INT, "3000", "Silence after which a broker is fenced; in Kafka 9000."),
+    Setting(
+        "broker.decommission",
+        Kind.BOOLEAN,
+        "false",
+        "Empty the broker: it gets no replicas, and those that it has move away. Not a setting of Kafka.",
+        HIGH,
+        update=PER_BROKER,
+    ),
+    Setting(
+        "auto.balance.enable",
+        Kind.BOOLEAN,
+        "true",
+        "Move replicas by itself: to brokers that join, away from those being decommissioned. Not a setting of Kafka.",
+        HIGH,
+        update=CLUSTER_WIDE,
+    ),
+    Setting(
+        "reassignment.replicas.per.broker.max",
+        Kind.INT,
+        "10",
+        "Moving replicas that a broker copies at a time. Not a setting of Kafka.",
+        check=at_least(1),
+        update=CLUSTER_WIDE,
+    ),
+    Setting(
+        "reassignment.bytes.per.second.max",
+        Kind.LONG,
+        "52428800",
+        "How fast a broker copies moving replicas, all together. Not a setting of Kafka.",
+        check=at_least(1),
+        update=CLUSTER_WIDE,
+    ),
     Setting(
         "initial.broker.registration.timeout.ms",
         Kind.INT,

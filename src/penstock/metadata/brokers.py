@@ -1,0 +1,216 @@
+"""How the controller decides on brokers: they register, send heartbeats, shut down, fall silent, are forgotten.
+
+Answers   codes are Kafka 4.3's. A broker is fenced until it has followed the metadata log up to its own registration.
+Departs   who leaves takes its partitions along in pieces of RECORDS_PER_STEP_MAX: it first goes out of every list of
+          in-sync replicas, and is fenced, registered anew or forgotten with the last piece. A registration or
+          unregistration that is not through with that answers REQUEST_TIMED_OUT and is to be asked again.
+What must stay true: no fenced broker is in sync (but where the cluster keeps no eligible leaders: the last one).
+"""
+
+from typing import NamedTuple
+
+from penstock.metadata.cluster_commands import DecommissionBroker, Heard, Heartbeat, Result, UnregisterBroker
+from penstock.metadata.commands import RegisterBroker, RegisteredBroker
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.image import BROKER, Broker, Image
+from penstock.metadata.partition_change import change_record, settle
+from penstock.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from penstock.metadata.view import DECOMMISSION, RECORDS_PER_STEP_MAX, Cluster
+from penstock.model.errors import ErrorCode
+from penstock.model.shard import Decision
+
+_AGAIN = "The partitions of the broker are being handed over; ask again."
+
+
+class Step(NamedTuple):
+    """One piece of a broker's leaving, and whether it is the last."""
+
+    records: list[MetadataRecord]
+    is_last: bool
+
+
+def leave_partitions(broker_id: int, cluster: Cluster, *, is_distrusted: bool = False) -> Step:
+    """Takes a broker out of the in-sync replicas, if distrusted also out of the eligible leaders, of its partitions."""
+    active = cluster.active - {broker_id}
+    distrusted = (broker_id,) if is_distrusted else ()
+    records: list[MetadataRecord] = []
+    for topic, number, partition in cluster.index.of_broker(broker_id):
+        is_concerned = broker_id in partition.isr or broker_id == partition.leader
+        if not is_concerned and not (is_distrusted and broker_id in partition.eligible_leader_replicas):
+            continue
+        left = settle(partition, partition, active, cluster.rules(topic.name), distrusted=distrusted)
+        record = change_record(topic.topic_id, number, partition, left)
+        if record is None:
+            continue
+        if len(records) == RECORDS_PER_STEP_MAX:
+            return Step(records, is_last=False)
+        records.append(record)
+    return Step(records, is_last=True)
+
+
+def fence(broker: Broker, cluster: Cluster) -> Step:
+    """A piece of fencing a broker; the record that says so comes last."""
+    step = leave_partitions(broker.broker_id, cluster)
+    if step.is_last:
+        step.records.append(_change(broker, fenced=1))
+    return step
+
+
+def _change(broker: Broker, *, fenced: int = 0, shutting_down: int = 0) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=shutting_down
+    )
+
+
+# --- registration -----------------------------------------------------------------------------------------------------
+
+
+def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[MetadataRecord, RegisteredBroker]:
+    """A broker comes up."""
+    image = cluster.image
+    known = image.brokers.get(command.broker_id)
+    if known is not None and known.incarnation_id == command.incarnation_id:
+        return Decision((), RegisteredBroker(known.epoch))
+    refused = _refusal(command, known, cluster)
+    if refused is not None:
+        return Decision((), refused)
+    records: list[MetadataRecord] = []
+    if known is not None and command.is_fenced:
+        step = leave_partitions(known.broker_id, cluster, is_distrusted=command.previous_epoch != known.epoch)
+        if not step.is_last:
+            return Decision(tuple(step.records), RegisteredBroker(-1, ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
+        records += step.records
+    records.append(
+        RegisterBrokerRecord(
+            broker_id=command.broker_id,
+            incarnation_id=command.incarnation_id,
+            broker_epoch=command.epoch + len(records),
+            end_points=command.listeners,
+            features=command.features,
+            rack=command.rack,
+            fenced=command.is_fenced,
+            log_dirs=command.log_dirs,
+        )
+    )
+    return Decision(tuple(records), RegisteredBroker(command.epoch + len(records) - 1))
+
+
+def _refusal(command: RegisterBroker, known: Broker | None, cluster: Cluster) -> RegisteredBroker | None:
+    if known is not None and not known.is_shutting_down and _is_live(known, cluster):
+        message = f"Another broker is registered with that broker id: {known.broker_id} was heard of just now."
+        return RegisteredBroker(-1, ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
+    if len(frozenset(command.log_dirs)) != len(command.log_dirs):
+        return RegisteredBroker(-1, ErrorCode.INVALID_REGISTRATION, "Directories are registered more than once.")
+    for other in cluster.image.brokers.values():
+        if other.broker_id != command.broker_id and not frozenset(command.log_dirs).isdisjoint(other.log_dirs):
+            message = (
+                f"Broker {other.broker_id} already registered one of the directories of broker {command.broker_id}."
+            )
+            return RegisteredBroker(-1, ErrorCode.INVALID_REGISTRATION, message)
+    return _unsupported(command, cluster.image) if command.is_fenced else None
+
+
+def _is_live(broker: Broker, cluster: Cluster) -> bool:
+    return cluster.liveness.is_live(broker.broker_id, broker.epoch, cluster.session_timeout_ms)
+
+
+def _unsupported(command: RegisterBroker, image: Image) -> RegisteredBroker | None:
+    ranges = {each.name: each for each in command.features}
+    for name, level in sorted(image.features.items()):
+        found = ranges.get(name)
+        if found is None or not found.min_supported_version <= level <= found.max_supported_version:
+            message = (
+                f"Unable to register because the broker does not support finalized version {level} of {name}; "
+                "use a version of the broker that does."
+            )
+            return RegisteredBroker(-1, ErrorCode.UNSUPPORTED_VERSION, message)
+    return None
+
+
+# --- heartbeats -------------------------------------------------------------------------------------------------------
+
+
+def heartbeat(command: Heartbeat, cluster: Cluster, now: int) -> Decision[MetadataRecord, Heard]:
+    """A broker says that it lives, and is told whether it may serve, or stop."""
+    broker = cluster.image.brokers.get(command.broker_id)
+    if broker is None:
+        message = f"Broker id {command.broker_id} is not registered."
+        return Decision((), Heard(code=ErrorCode.BROKER_ID_NOT_REGISTERED, message=message))
+    if broker.epoch != command.broker_epoch:
+        message = f"Expected broker epoch {broker.epoch}, but got broker epoch {command.broker_epoch}"
+        return Decision((), Heard(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
+    is_caught_up = command.metadata_offset >= broker.epoch
+    if broker.is_fenced:
+        return _while_fenced(command, broker, now, is_caught_up=is_caught_up)
+    if command.wants_fence:
+        step = fence(broker, cluster)
+        return Decision(tuple(step.records), Heard(is_caught_up, is_fenced=step.is_last), wake_at=now)
+    if command.wants_shutdown:
+        return _shutdown(broker, cluster, now, is_caught_up=is_caught_up)
+    return Decision((), Heard(is_caught_up, is_fenced=False))
+
+
+def _while_fenced(
+    command: Heartbeat, broker: Broker, now: int, *, is_caught_up: bool
+) -> Decision[MetadataRecord, Heard]:
+    if command.wants_shutdown or broker.is_shutting_down:
+        return Decision((), Heard(is_caught_up, should_shut_down=True))
+    if command.wants_fence or not is_caught_up:
+        return Decision((), Heard(is_caught_up))
+    return Decision((_change(broker, fenced=-1),), Heard(is_caught_up, is_fenced=False), wake_at=now)
+
+
+def _shutdown(broker: Broker, cluster: Cluster, now: int, *, is_caught_up: bool) -> Decision[MetadataRecord, Heard]:
+    """Leadership goes first, in pieces; then all others must have learned of it; then the broker may stop."""
+    waits = Heard(is_caught_up, is_fenced=False)
+    if not broker.is_shutting_down:
+        return Decision((_change(broker, shutting_down=1),), waits, wake_at=now)
+    session = cluster.liveness.session(broker.broker_id, broker.epoch)
+    handed_over_at = None if session is None else session.shutdown_end
+    if handed_over_at is None or cluster.liveness.least_offset(cluster.image, broker.broker_id) + 1 < handed_over_at:
+        return Decision((), waits, wake_at=now if cluster.index.has_trouble else None)
+    step = fence(broker, cluster)
+    return Decision(tuple(step.records), Heard(is_caught_up, is_fenced=step.is_last, should_shut_down=step.is_last))
+
+
+def has_handed_over(broker_id: int, cluster: Cluster) -> bool:
+    """Whether a broker that shuts down leads nothing and is in sync nowhere, as far as that can be had."""
+    return cluster.index.led.get(broker_id, 0) == 0 and not leave_partitions(broker_id, cluster).records
+
+
+# --- leaving for good -------------------------------------------------------------------------------------------------
+
+
+def unregister_broker(command: UnregisterBroker, cluster: Cluster) -> Decision[MetadataRecord, Result]:
+    """A broker is forgotten."""
+    broker = cluster.image.brokers.get(command.broker_id)
+    if broker is None:
+        message = f"Broker ID {command.broker_id} is not currently registered."
+        return Decision((), Result(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+    step = leave_partitions(broker.broker_id, cluster, is_distrusted=True)
+    if not step.is_last:
+        return Decision(tuple(step.records), Result(ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
+    if cluster.is_draining(broker.broker_id):
+        step.records.append(_decommission(broker.broker_id, is_on=False))
+    step.records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
+    return Decision(tuple(step.records), Result())
+
+
+def decommission_broker(command: DecommissionBroker, cluster: Cluster, now: int) -> Decision[MetadataRecord, Result]:
+    """A broker is to be emptied, or no longer."""
+    if command.broker_id not in cluster.image.brokers:
+        message = f"Broker ID {command.broker_id} is not currently registered."
+        return Decision((), Result(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+    if cluster.is_draining(command.broker_id) == command.is_on:
+        return Decision((), Result())
+    return Decision((_decommission(command.broker_id, is_on=command.is_on),), Result(), wake_at=now)
+
+
+def _decommission(broker_id: int, *, is_on: bool) -> ConfigRecord:
+    value = "true" if is_on else None
+    return ConfigRecord(resource_type=BROKER, resource_name=str(broker_id), name=DECOMMISSION, value=value)

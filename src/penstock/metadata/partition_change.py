@@ -1,0 +1,171 @@
+"""How a partition becomes another: in-sync replicas, eligible leaders (KIP-966), elections, the end of a move.
+
+Everything here is a value in and a value out. What must stay true of what `settle` returns: leader and in-sync replicas
+are among the replicas; a leader is in sync and active; in-sync and eligible replicas have nobody in common; with as
+many in sync as the topic asks for nobody else is eligible; the leader epoch grows whenever somebody else leads or a
+replica has left, so that whoever is out of date is refused.
+"""
+
+from collections.abc import Container
+from enum import Enum
+from typing import Final, NamedTuple
+
+from penstock.metadata.image import NO_LEADER, Partition
+from penstock.metadata.records import PartitionChangeRecord
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""The leader was elected uncleanly and has yet to say that it has seen to what that left."""
+
+
+class Election(Enum):
+    """Who may be elected."""
+
+    CLEAN = "whoever has every committed record, the present leader first"
+    PREFERRED = "the same, but the first replica before all"
+    UNCLEAN = "if nobody has, any active replica, whatever is lost"
+
+
+class Rules(NamedTuple):
+    """What a topic asks of its partitions."""
+
+    in_sync_min: int = 1
+    has_eligible_replicas: bool = True
+    """Whether the cluster keeps lists of eligible leaders; if not, the last replica in sync stays so when it fails."""
+    is_unclean_allowed: bool = False
+
+    @property
+    def election(self) -> Election:
+        """How a leader is found when nobody asks."""
+        return Election.UNCLEAN if self.is_unclean_allowed else Election.CLEAN
+
+
+def settle(
+    before: Partition,
+    wanted: Partition,
+    active: Container[int],
+    rules: Rules,
+    election: Election | None = None,
+    distrusted: Container[int] = (),
+) -> Partition:
+    """What becomes of a partition that shall be as `wanted`, where only `active` brokers may lead or be in sync.
+
+    `distrusted` brokers may have lost records, so that they are no longer eligible.
+    """
+    isr = tuple(each for each in wanted.isr if each in active)
+    if not isr and not rules.has_eligible_replicas:
+        isr = tuple(each for each in wanted.isr if each in wanted.replicas)
+    wanted, isr = _complete_move(wanted, isr, rules)
+    eligible, last_known = _eligible(before, wanted, isr, rules, distrusted)
+    leader, isr, is_unclean = _elect(wanted, isr, (eligible, last_known), active, election or rules.election)
+    if leader in eligible:
+        eligible = tuple(each for each in eligible if each != leader)
+        if len(isr) >= min(rules.in_sync_min, len(wanted.replicas)):
+            eligible = last_known = ()
+    has_lost_replicas = not frozenset(before.replicas) <= frozenset(wanted.replicas)
+    has_new_epoch = leader != before.leader or has_lost_replicas
+    return wanted._replace(
+        isr=isr,
+        leader=leader,
+        leader_epoch=before.leader_epoch + has_new_epoch,
+        leader_recovery_state=RECOVERING if is_unclean else wanted.leader_recovery_state,
+        eligible_leader_replicas=() if is_unclean else eligible,
+        last_known_elr=() if is_unclean else last_known,
+    )
+
+
+def _complete_move(wanted: Partition, isr: tuple[int, ...], rules: Rules) -> tuple[Partition, tuple[int, ...]]:
+    """A move is over once all who were to come are in sync, and enough of those who stay."""
+    if not wanted.adding_replicas and not wanted.removing_replicas:
+        return wanted, isr
+    staying = tuple(each for each in isr if each not in wanted.removing_replicas)
+    target = len(wanted.replicas) - len(wanted.removing_replicas)
+    enough = min(rules.in_sync_min, target, len(isr))
+    if not staying or len(staying) < enough or not frozenset(wanted.adding_replicas) <= frozenset(staying):
+        return wanted, isr
+    return without_replicas(wanted, wanted.removing_replicas)._replace(
+        adding_replicas=(), removing_replicas=()
+    ), staying
+
+
+def without_replicas(partition: Partition, gone: Container[int]) -> Partition:
+    """The partition on fewer brokers; directories go with their replicas."""
+    if len(partition.directories) != len(partition.replicas):
+        return partition._replace(replicas=tuple(each for each in partition.replicas if each not in gone))
+    kept = [pair for pair in zip(partition.replicas, partition.directories, strict=True) if pair[0] not in gone]
+    return partition._replace(
+        replicas=tuple(replica for replica, _ in kept), directories=tuple(directory for _, directory in kept)
+    )
+
+
+def _eligible(
+    before: Partition, wanted: Partition, isr: tuple[int, ...], rules: Rules, distrusted: Container[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Who has every committed record without being in sync, and who was the last of whom that was known.
+
+    With fewer in sync than the topic asks for nothing is committed, so whoever was in sync when that began stays good.
+    """
+    if not rules.has_eligible_replicas or len(isr) >= min(rules.in_sync_min, len(wanted.replicas)):
+        return (), ()
+    known = (*before.isr, *before.eligible_leader_replicas)
+    out = tuple(each for each in wanted.replicas if each not in isr)
+    eligible = tuple(each for each in out if each in known and each not in distrusted)
+    last_known = tuple(
+        each for each in out if each not in eligible and (each in known or each in before.last_known_elr)
+    )
+    return eligible, last_known
+
+
+def _elect(
+    wanted: Partition,
+    isr: tuple[int, ...],
+    others: tuple[tuple[int, ...], tuple[int, ...]],
+    active: Container[int],
+    election: Election,
+) -> tuple[int, tuple[int, ...], bool]:
+    """The leader, who is in sync under it, and whether records may be lost by that."""
+    eligible, last_known = others
+    order = (wanted.leader, *wanted.replicas)
+    if election is Election.PREFERRED:
+        order = (wanted.replicas[0], *order)
+    for each in order:
+        if each in isr and each in active:
+            return each, isr, False
+    for each in eligible:
+        if each in active:
+            return each, (each,), False
+    if election is Election.UNCLEAN:
+        for each in (*last_known, *wanted.replicas):
+            if each in active:
+                return each, (each,), True
+    return NO_LEADER, isr, False
+
+
+def is_sound(partition: Partition, active: frozenset[int]) -> bool:
+    """Whether it is led and everybody in sync is active: the usual case, in which there is nothing to settle."""
+    return partition.leader in active and active.issuperset(partition.isr)
+
+
+def change_record(topic_id: bytes, index: int, old: Partition, new: Partition) -> PartitionChangeRecord | None:
+    """The record that makes the one out of the other; None where they are the same."""
+    if old == new:
+        return None
+    same_leader = old.leader_epoch == new.leader_epoch
+    same_state = old.leader_recovery_state == new.leader_recovery_state
+    return PartitionChangeRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        isr=None if old.isr == new.isr else new.isr,
+        leader=-2 if same_leader else new.leader,
+        replicas=None if old.replicas == new.replicas else new.replicas,
+        removing_replicas=None if old.removing_replicas == new.removing_replicas else new.removing_replicas,
+        adding_replicas=None if old.adding_replicas == new.adding_replicas else new.adding_replicas,
+        leader_recovery_state=-1 if same_state else new.leader_recovery_state,
+        directories=None if old.directories == new.directories else new.directories,
+        eligible_leader_replicas=_if_new(old.eligible_leader_replicas, new.eligible_leader_replicas),
+        last_known_elr=_if_new(old.last_known_elr, new.last_known_elr),
+    )
+
+
+def _if_new(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if old == new else new

@@ -1,0 +1,150 @@
+"""How the controller decides on moves: AlterPartitionReassignments and ListPartitionReassignments.
+
+A partition on the move has the replicas that it shall have first, then those that are to go. Those that are to come are
+`adding_replicas`; when all of them are in sync, `settle` ends the move.
+
+Answers   codes and sentences are Kafka 4.3's.
+Departs   a move that replaces another begins where the partition lay before the first; who was on the way and stays
+          wanted stays on the way, where Kafka would take it for a replica of old. A move ends only when that leaves as
+          many in sync as the topic asks for. How many replicas are copied at a time, and how fast, is bounded at the
+          broker that they go to (`penstock.metadata.copying`), which also ends with the move.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from penstock.metadata.cluster_commands import (
+    AlterReassignments,
+    ListReassignments,
+    Moving,
+    PartitionRef,
+    Reassigned,
+    Reassignment,
+)
+from penstock.metadata.commands import Refusal
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.image import Broker, Partition, Topic
+from penstock.metadata.index import Placed
+from penstock.metadata.partition_change import change_record, settle
+from penstock.metadata.placement import check_assignment
+from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, Cluster
+from penstock.model.errors import ErrorCode
+from penstock.model.shard import Decision
+
+
+def alter_reassignments(
+    command: AlterReassignments, cluster: Cluster
+) -> Decision[MetadataRecord, tuple[Reassigned, ...]]:
+    """Partitions move, each by itself."""
+    records: list[MetadataRecord] = []
+    results = []
+    seen: set[PartitionRef] = set()
+    for each in command.reassignments:
+        try:
+            if each.partition in seen:
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Each partition must appear at most once.")
+            seen.add(each.partition)
+            if len(records) == RECORDS_PER_COMMAND_MAX:
+                raise Refusal(ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
+            topic, partition = _found(each.partition, cluster)
+            target = _cancelled(each, partition) if each.replicas is None else _moved(command, each, partition, cluster)
+            record = move_record(topic, each.partition.number, partition, target, cluster)
+            records += [] if record is None else [record]
+            results.append(Reassigned(each.partition))
+        except Refusal as refusal:
+            results.append(Reassigned(each.partition, refusal.code, refusal.message))
+    return Decision(tuple(records), tuple(results))
+
+
+def _found(ref: PartitionRef, cluster: Cluster) -> tuple[Topic, Partition]:
+    topic = cluster.image.topics.get(ref.topic)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {ref.topic}.")
+    partition = topic.partitions.get(ref.number)
+    if partition is None:
+        message = f"Unable to find partition {ref.topic}:{ref.number}."
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return topic, partition
+
+
+def _cancelled(each: Reassignment, partition: Partition) -> Partition:
+    if not partition.adding_replicas and not partition.removing_replicas:
+        raise Refusal(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"No reassignment of {each.partition.topic} is in progress."
+        )
+    return partition._replace(replicas=original_replicas(partition), adding_replicas=(), removing_replicas=())
+
+
+def _moved(command: AlterReassignments, each: Reassignment, partition: Partition, cluster: Cluster) -> Partition:
+    assert each.replicas is not None
+    factor = None if command.allows_other_factor else len(original_replicas(partition))
+    check_assignment(each.replicas, cluster.image.brokers, factor)
+    return moved(partition, each.replicas)
+
+
+def original_replicas(partition: Partition) -> tuple[int, ...]:
+    """Where the partition lay before the move that is under way."""
+    return tuple(each for each in partition.replicas if each not in partition.adding_replicas)
+
+
+def target_replicas(partition: Partition) -> tuple[int, ...]:
+    """Where it will lie after it."""
+    return tuple(each for each in partition.replicas if each not in partition.removing_replicas)
+
+
+def moved(partition: Partition, target: tuple[int, ...]) -> Partition:
+    """The partition on its way to other brokers."""
+    original = original_replicas(partition)
+    adding = tuple(each for each in target if each not in original)
+    removing = tuple(each for each in original if each not in target)
+    return partition._replace(replicas=(*target, *removing), adding_replicas=adding, removing_replicas=removing)
+
+
+def move_record(
+    topic: Topic, index: int, partition: Partition, target: Partition, cluster: Cluster
+) -> MetadataRecord | None:
+    """The record that begins, changes or ends a move; None where nothing changes."""
+    isr = tuple(each for each in partition.isr if each in target.replicas)
+    rules = cluster.rules(topic.name)
+    whole = partition.isr or partition.eligible_leader_replicas
+    if whole and not rules.is_unclean_allowed and not any(each in target.replicas for each in whole):
+        message = (
+            f"Unable to change the replicas of {topic.name}-{index}: none of those that would be left is in sync. "
+            "Wait until one of them is."
+        )
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    target = _with_directories(target._replace(isr=isr), partition, cluster.image.brokers)
+    settled = settle(partition, target, cluster.active, rules)
+    return change_record(topic.topic_id, index, partition, settled)
+
+
+def _with_directories(target: Partition, old: Partition, brokers: Mapping[int, Broker]) -> Partition:
+    """Replicas keep their directories; new ones get those that their brokers put new replicas into."""
+    if len(old.directories) != len(old.replicas):
+        return target
+    known = dict(zip(old.replicas, old.directories, strict=True))
+    return target._replace(
+        directories=tuple(known[each] if each in known else brokers[each].default_directory for each in target.replicas)
+    )
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def list_reassignments(command: ListReassignments, cluster: Cluster) -> Decision[MetadataRecord, tuple[Moving, ...]]:
+    """Partitions that are on the move."""
+    found: Iterable[Placed] = cluster.index.moving
+    if command.partitions is not None:
+        wanted = frozenset(command.partitions)
+        found = [each for each in found if PartitionRef(each.topic.name, each.number) in wanted]
+    return Decision(
+        (),
+        tuple(
+            Moving(
+                PartitionRef(each.topic.name, each.number),
+                each.partition.replicas,
+                each.partition.adding_replicas,
+                each.partition.removing_replicas,
+            )
+            for each in found
+        ),
+    )

@@ -1,0 +1,69 @@
+"""An image as records, one after the other: what a snapshot of the metadata log holds.
+
+An iterator over an image that nobody changes: the writer takes as many as it likes, lets others run, and goes on; what
+happens meanwhile is not in it. Applied to nothing, the records give the image again.
+"""
+
+from collections.abc import Iterator
+
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.image import Broker, Image
+from penstock.metadata.placement import partition_record
+from penstock.metadata.records import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    EntityData,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+
+
+def records_of(image: Image) -> Iterator[MetadataRecord]:
+    """Everything; what others refer to comes first."""
+    assert image.pending is None, "a metadata transaction that has not ended belongs to no snapshot"
+    for name, level in image.features.items():
+        yield FeatureLevelRecord(name=name, feature_level=level)
+    yield from image.controllers.values()
+    for broker in image.brokers.values():
+        yield _registration(broker)
+    yield from _topics(image)
+    for resource, values in image.configs.items():
+        for name, value in values.items():
+            yield ConfigRecord(resource_type=resource.kind, resource_name=resource.name, name=name, value=value)
+    if image.next_producer_id:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    yield from _access(image)
+
+
+def _registration(broker: Broker) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=broker.listeners,
+        features=broker.features,
+        rack=broker.rack,
+        fenced=broker.is_fenced,
+        in_controlled_shutdown=broker.is_shutting_down,
+        log_dirs=broker.log_dirs,
+        cordoned_log_dirs=broker.cordoned_log_dirs or None,
+    )
+
+
+def _topics(image: Image) -> Iterator[MetadataRecord]:
+    for name, topic in image.topics.items():
+        yield TopicRecord(name=name, topic_id=topic.topic_id)
+        for index, partition in topic.partitions.items():
+            yield partition_record(topic.topic_id, index, partition)
+
+
+def _access(image: Image) -> Iterator[MetadataRecord]:
+    yield from image.acls.values()
+    yield from image.scram.values()
+    for entity, quotas in image.quotas.items():
+        who = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
+        for key, value in quotas.items():
+            yield ClientQuotaRecord(entity=who, key=key, value=value, remove=False)
+    yield from image.tokens.values()

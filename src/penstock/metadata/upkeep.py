@@ -1,0 +1,93 @@
+"""What an active controller does by itself, in order of urgency, one bounded piece per Tick.
+
+    1. brokers whose session is over are fenced, and what they led is led by others
+    2. partitions that must change because of what brokers did are settled
+    3. leadership returns to preferred replicas, when it is time to look for that
+    4. replicas move to where they should lie
+
+Whatever is left wakes the controller again at once; otherwise it wakes to see whether sessions are over. What is to be
+done follows from the image and from who was heard, so a controller that takes over goes on where the last one stopped.
+"""
+
+from penstock.metadata.balance import plan_moves
+from penstock.metadata.brokers import fence
+from penstock.metadata.cluster_commands import Ticked
+from penstock.metadata.commands import Refusal
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.index import Placed
+from penstock.metadata.liveness import WAKE_MS
+from penstock.metadata.partition_change import Election, change_record, settle
+from penstock.metadata.reassignment import move_record, moved
+from penstock.metadata.view import RECORDS_PER_STEP_MAX, Cluster
+from penstock.model.shard import Decision
+
+
+def tick(cluster: Cluster, now: int, *, looks_for_preferred: bool) -> Decision[MetadataRecord, Ticked]:
+    """The next piece of what is due."""
+    for step in (_fence_silent, _settle_troubled):
+        decision = step(cluster, now)
+        if decision is not None:
+            return decision
+    if looks_for_preferred and (records := return_to_preferred(cluster)):
+        return Decision(tuple(records), Ticked(elected=len(records)), wake_at=now)
+    if records := begin_moves(cluster):
+        return Decision(tuple(records), Ticked(moves_begun=len(records)), wake_at=now + WAKE_MS)
+    return Decision((), Ticked(), wake_at=now + WAKE_MS)
+
+
+def _fence_silent(cluster: Cluster, now: int) -> Decision[MetadataRecord, Ticked] | None:
+    for broker_id in cluster.liveness.expired(cluster.image, cluster.session_timeout_ms):
+        step = fence(cluster.image.brokers[broker_id], cluster)
+        return Decision(tuple(step.records), Ticked(fenced=(broker_id,) if step.is_last else ()), wake_at=now)
+    return None
+
+
+def _settle_troubled(cluster: Cluster, now: int) -> Decision[MetadataRecord, Ticked] | None:
+    records: list[MetadataRecord] = []
+    active = cluster.active
+    for topic, number, partition in cluster.index.troubled if cluster.index.has_trouble else ():
+        settled = settle(partition, partition, active, cluster.rules(topic.name))
+        record = change_record(topic.topic_id, number, partition, settled)
+        if record is not None:
+            records.append(record)
+        if len(records) == RECORDS_PER_STEP_MAX:
+            break
+    return Decision(tuple(records), Ticked(elected=len(records)), wake_at=now) if records else None
+
+
+def return_to_preferred(cluster: Cluster) -> list[MetadataRecord]:
+    """Leadership goes to first replicas that are in sync and have not been led out of it: a bounded number."""
+    records: list[MetadataRecord] = []
+    active = cluster.active
+    for topic, number, partition in cluster.index.astray:
+        first = partition.replicas[0]
+        if first not in active or first not in partition.isr:
+            continue
+        settled = settle(partition, partition, active, cluster.rules(topic.name), Election.PREFERRED)
+        record = change_record(topic.topic_id, number, partition, settled)
+        if record is not None and settled.leader == first:
+            records.append(record)
+        if len(records) == RECORDS_PER_STEP_MAX:
+            break
+    return records
+
+
+def begin_moves(cluster: Cluster) -> list[MetadataRecord]:
+    """The next moves, as many as may be under way."""
+    if not cluster.settings.is_on("auto.balance.enable"):
+        return []
+    per_broker_max = cluster.settings.number("reassignment.replicas.per.broker.max")
+    records: list[MetadataRecord] = []
+    for placed, replicas in plan_moves(cluster.index, per_broker_max, RECORDS_PER_STEP_MAX):
+        record = _move(placed, replicas, cluster)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def _move(placed: Placed, replicas: tuple[int, ...], cluster: Cluster) -> MetadataRecord | None:
+    target = moved(placed.partition, replicas)
+    try:
+        return move_record(placed.topic, placed.number, placed.partition, target, cluster)
+    except Refusal:
+        return None  # nobody who would be left has every record; it is tried again when somebody has
