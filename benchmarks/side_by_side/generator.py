@@ -25,6 +25,9 @@ from benchmarks.side_by_side.payload import batch_of
 
 DRAIN_S = 30.0
 ANSWER_BYTES = 64 * 1024
+CONNECTIONS_AT_ONCE = 100
+CONNECT_PAUSE_S = 0.002
+"""Penstock refuses more than 1,000 new connections in a second."""
 _ANSWER_START = struct.Struct(">ii")
 _ERROR = struct.Struct(">h")
 
@@ -122,6 +125,8 @@ def run(job: Job) -> dict[str, object]:
         pipe = Pipe(job.address, frames, job.in_flight, job.requests_max // job.connections or sys.maxsize)
         pipes[pipe.socket.fileno()] = pipe
         poll.register(pipe.socket.fileno(), select.EPOLLIN)
+        if job.connections > CONNECTIONS_AT_ONCE:
+            time.sleep(CONNECT_PAUSE_S)
     window = told_window()
     begin_ns, end_ns = int(window.begin_s * 1e9), int(window.end_s * 1e9)
     latencies = array("q")
