@@ -79,6 +79,14 @@ simulate first="0" end="10000":
 simulate-node first="0" end="10000":
     python -m tests.simulation.node {{ first }} {{ end }} --record
 
+# worlds of raft cores that no run has had yet, 60 virtual seconds each; adds to docs/results/raft-simulation.md
+simulate-raft count="10000":
+    python -m tests.simulation.raft next {{ count }} --record
+
+# raft with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/raft-mutants.md
+raft-mutants *arguments:
+    python -m tests.simulation.raft_mutants --record {{ arguments }}
+
 # a million hostile inputs for one fuzz target; adds to docs/results/fuzz.md
 fuzz target runs="1000000":
     python tests/fuzz/run.py {{ target }} --runs {{ runs }} --record

@@ -1,0 +1,176 @@
+"""Stories of the metadata quorum: the transcripts `raft/*.txt` hold what people do and what then happens.
+
+A line that begins with ">" is a command, one with "#" a remark; the rest is what the raft cores said and did, at which
+second. There is no chance in these worlds: a message takes 1 ms, a sync 0.5 ms, and of several nodes that wait equally
+long the one with the smallest id acts first. `python -m tests.scenarios.raft_stories` writes all transcripts anew;
+then read the difference.
+"""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from penstock.raft.events import Resigning
+from penstock.raft.messages import AddVoter, RemoveVoter, VotersReply
+from penstock.raft.replicas import Voter
+from penstock.raft.roles import Role
+from tests.simulation.raft_options import CALM
+from tests.simulation.raft_world import Node, World, show, show_entry
+
+FOLDER: Final = Path(__file__).parent / "raft"
+PATIENCE_MS: Final = 20_000.0
+
+
+class Ordered:
+    """No chance: waits differ by node, and nothing else."""
+
+    def __init__(self, _random: Random, node_id: int) -> None:
+        self._share = node_id / 10
+
+    def token(self, size_bytes: int) -> bytes:
+        return bytes(size_bytes)
+
+    def below(self, end: int) -> int:
+        return int(end * self._share)
+
+
+class Story:
+    """Carries commands out in a world and takes down what is said."""
+
+    def __init__(self, voters: int = 3, spares: int = 0) -> None:
+        self.lines: list[str] = []
+        self._is_quiet = False
+        options = CALM._replace(voters=voters, spares=spares)
+        self.world = World(0, options, entropy_factory=Ordered, story=self._take_down)
+        self.world.is_calm = True
+
+    def _take_down(self, line: str) -> None:
+        if not self._is_quiet:
+            self.lines.append(line)
+
+    def node(self, node_id: str) -> Node:
+        return self.world.nodes[int(node_id)]
+
+    def command(self, line: str) -> None:
+        words = shlex.split(line)
+        if words[0] == "quietly":
+            self._is_quiet = True
+            words = words[1:]
+        work: Callable[..., None] = getattr(self, f"do_{words[0]}")
+        work(*words[1:])
+        self._is_quiet = False
+
+    # --- what can be done -----------------------------------------------------------------------------------------
+
+    def do_start(self, *node_ids: str) -> None:
+        for node_id in node_ids:
+            self.node(node_id).start()
+
+    def do_crash(self, *node_ids: str) -> None:
+        for node_id in node_ids:
+            self.node(node_id).crash()
+
+    def do_wipe(self, node_id: str) -> None:
+        self.node(node_id).wipe()
+
+    def do_pause(self, node_id: str) -> None:
+        self.node(node_id).pause()
+
+    def do_resume(self, node_id: str) -> None:
+        self.node(node_id).resume()
+
+    def do_cut(self, *links: str) -> None:
+        """`1>2` stops what 1 says to 2; `1-2` stops both."""
+        for link in links:
+            one, sign, other = link[0], link[1], link[2]
+            self.world.cut_links[int(one), int(other)] = 1
+            if sign == "-":
+                self.world.cut_links[int(other), int(one)] = 1
+
+    def do_heal(self) -> None:
+        self.world.cut_links.clear()
+
+    def do_append(self, node_id: str, *values: str) -> None:
+        for value in values:
+            self.node(node_id).append(int(value))
+
+    def do_snapshot(self, *node_ids: str) -> None:
+        for node_id in node_ids:
+            self.node(node_id).take_snapshot()
+
+    def do_add(self, leader_id: str, node_id: str) -> None:
+        self._ask(leader_id, AddVoter(Voter(self.node(node_id).key)))
+
+    def do_remove(self, leader_id: str, node_id: str) -> None:
+        leader = self.node(leader_id)
+        assert leader.raft is not None
+        self._ask(leader_id, RemoveVoter(leader.raft.voters.key_of(int(node_id))))
+
+    def _ask(self, leader_id: str, request: AddVoter | RemoveVoter) -> None:
+        leader = self.node(leader_id)
+
+        def tell(reply: VotersReply) -> None:
+            self.world.tell(leader, f"answers: {show(reply)}")
+
+        self.world.ask(leader, request, tell)
+
+    def do_resign(self, node_id: str) -> None:
+        self.node(node_id).take(Resigning())
+
+    def do_run(self, duration_ms: str) -> None:
+        self.world.run(self.world.time_ms + float(duration_ms))
+
+    def do_until(self, node_id: str, *what: str) -> None:
+        """`until 1 is leader`, `until 2 has committed 5`."""
+        node = self.node(node_id)
+
+        def has_happened() -> bool:
+            raft = node.raft
+            assert raft is not None
+            return raft.role is Role(what[1]) if what[0] == "is" else raft.high_watermark >= int(what[2])
+
+        self.world.run(self.world.time_ms + PATIENCE_MS, stop=has_happened)
+        assert has_happened(), f"{node} never {' '.join(what)}"
+
+    def do_show(self) -> None:
+        for node in self.world.nodes.values():
+            self.lines.append(f"    {node}: {portrait(node)}")
+
+
+def portrait(node: Node) -> str:
+    log = node.disk.log
+    start = f"from {log.start_offset}: " if log.start_offset else ""
+    entries = start + " ".join(show_entry(entry) for entry in log.entries)
+    raft = node.raft
+    if raft is None:
+        return f"down, log {entries or 'empty'}"
+    leader = f" of {raft.leader_id}" if raft.leader_id not in (-1, node.node_id) else ""
+    return f"{raft.role.value}{leader} in epoch {raft.epoch}, committed {raft.high_watermark}, log {entries or 'empty'}"
+
+
+def retell(text: str) -> str:
+    """The transcript that the commands of a text lead to today."""
+    header = next(line for line in text.splitlines() if line.startswith("> quorum"))
+    _, _, voters, spares = header.split()
+    story = Story(int(voters), int(spares))
+    for line in text.splitlines():
+        if line.startswith(("#", ">")) or not line:
+            if line or (story.lines and story.lines[-1]):
+                story.lines.append(line)
+            if line.startswith("> ") and line != header:
+                story.command(line[2:])
+    return "\n".join(story.lines).rstrip() + "\n"
+
+
+def main() -> int:
+    for path in sorted(FOLDER.glob("*.txt")):
+        path.write_text(retell(path.read_text()))
+        print(path.name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

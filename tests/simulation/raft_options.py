@@ -1,0 +1,103 @@
+"""Which faults exist in a world of raft cores, and how strong they are: drawn from the seed."""
+
+from typing import NamedTuple, TypeVar
+
+from penstock.raft.settings import QuorumSettings
+from penstock.simulator.randomness import Streams
+
+T = TypeVar("T")
+HURRY = 20
+
+FAULTS = (
+    "crash",
+    "crash",
+    "power cut",
+    "partition",
+    "partition",
+    "one-way cut",
+    "one-way cut",
+    "pause",
+    "voters",
+    "voters",
+    "wipe",
+    "resign",
+    "leap",
+)
+
+
+class Options(NamedTuple):
+    voters: int
+    spares: int
+    loss: float
+    duplication: float
+    straggling: float
+    delay_ms: float
+    sync_ms: float
+    slow_sync: float
+    clock_drift: float
+    fault_every_ms: float
+    faults: tuple[str, ...]
+    ambush: float
+    """How likely the power goes right when a vote is given."""
+    append_every_ms: float
+    snapshot_every: int
+    settings: QuorumSettings
+
+
+def draw_options(seed: int) -> Options:
+    """Every option from a stream of its own: a new one does not change the worlds that there are."""
+    streams = Streams(seed)
+
+    def one_of(name: str, *choices: T) -> T:
+        return streams.stream("options", name).choice(choices)
+
+    haste = one_of("haste", 1, 1, 1, 1, 1, 1, 4, HURRY)
+    options = Options(
+        voters=one_of("voters", 1, 2, 3, 3, 3, 3, 4, 5, 5),
+        spares=one_of("spares", 0, 1, 1, 2),
+        loss=one_of("loss", 0.0, 0.0, 0.02, 0.1, 0.3),
+        duplication=one_of("duplication", 0.0, 0.05, 0.2),
+        straggling=one_of("straggling", 0.0, 0.005, 0.03),
+        delay_ms=one_of("delay", 0.5, 3.0, 15.0),
+        sync_ms=one_of("sync", 0.2, 2.0, 20.0),
+        slow_sync=one_of("slow sync", 0.0, 0.01, 0.05),
+        clock_drift=one_of("clock drift", 0.0, 0.05, 0.3),
+        fault_every_ms=one_of("fault", 500.0, 1_500.0, 4_000.0),
+        faults=tuple(fault for fault in FAULTS if streams.stream("options", fault).random() < 0.6),
+        ambush=one_of("ambush", 0.0, 0.05, 0.3),
+        append_every_ms=one_of("append", 60.0, 200.0, 600.0),
+        snapshot_every=one_of("snapshot", 0, 8, 8, 40),
+        settings=QuorumSettings(
+            election_timeout_ms=1_000 // haste,
+            fetch_timeout_ms=2_000 // haste,
+            request_timeout_ms=1_000 // haste,
+            fetch_wait_ms=500 // haste,
+            fetch_bytes_max=one_of("fetch", 2, 10, 100),  # entries, here
+            snapshot_chunk_bytes_max=one_of("chunk", 16, 64),
+            snapshots_kept=one_of("kept", 1, 2),
+            observer_idle_ms=one_of("idle", 2_000, 300_000),
+        ),
+    )
+    if haste == HURRY:  # time-outs hardly longer than answers take: everybody stands for election at once
+        options = options._replace(delay_ms=15.0, sync_ms=10.0, ambush=0.3, slow_sync=0.05)
+    return options
+
+
+CALM = Options(
+    voters=3,
+    spares=0,
+    loss=0.0,
+    duplication=0.0,
+    straggling=0.0,
+    delay_ms=1.0,
+    sync_ms=0.5,
+    slow_sync=0.0,
+    clock_drift=0.0,
+    fault_every_ms=0.0,
+    faults=(),
+    ambush=0.0,
+    append_every_ms=0.0,
+    snapshot_every=0,
+    settings=QuorumSettings(fetch_bytes_max=100, snapshot_chunk_bytes_max=16, snapshots_kept=1),
+)
+"""A world without faults, for stories that bring their own."""

@@ -1,0 +1,125 @@
+"""The metadata quorum keeps its promises in worlds of raft cores, whatever a seed has in store.
+
+1,000 seeds of 60 virtual seconds are fixed; every run adds fresh ones. A failure names its seed and how to replay it.
+More at once: `./dev simulate-raft`.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+from penstock.raft.leader import Leader
+from penstock.raft.roles import MOVES, Role
+from tests.simulation.raft_checks import Checks
+from tests.simulation.raft_faults import Run, run_seed
+from tests.simulation.raft_options import FAULTS
+from tests.simulation.raft_world import Chance
+
+RARE = {
+    # They take a cut or an installation that outlasts its leader.
+    (Role.UNATTACHED, Role.OBSERVER),
+    (Role.VOTED, Role.OBSERVER),
+    (Role.OBSERVER, Role.UNATTACHED),
+    (Role.OBSERVER, Role.VOTED),
+}
+ROOT = Path(__file__).parents[2]
+SEEDS = 1_000
+CHUNK = 50
+FRESH = SystemRandom().randrange(10**9, 10**12)
+FRESH_PER_CHUNK = 2
+
+
+def run_all(seeds: Iterable[int]) -> list[Run]:
+    runs = []
+    for seed in seeds:
+        try:
+            runs.append(run_seed(seed))
+        except Exception as trouble:
+            replay = f"python -m tests.simulation.raft {seed}"
+            raise AssertionError(f"seed {seed} failed: {trouble}; replay it: {replay}") from trouble
+    return runs
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_the_quorum_keeps_its_promises(first: int, record_property: Callable[[str, object], None]) -> None:
+    began_s = time.process_time()
+    fresh = FRESH + first // CHUNK * FRESH_PER_CHUNK
+    runs = run_all([*range(first, first + CHUNK), *range(fresh, fresh + FRESH_PER_CHUNK)])
+    for run in runs:
+        assert run.acknowledged >= 5, f"seed {run.seed} is a poor world: {run}"
+    assert len({run.trace_hash for run in runs}) == len(runs), "two seeds told one story"
+    record_property("simulated_runs", len(runs))
+    record_property("simulated_events", sum(run.events for run in runs))
+    record_property("simulated_cpu_s", time.process_time() - began_s)
+
+
+def test_seeds_that_failed_once() -> None:
+    lines = Path(__file__).with_name("regressions.txt").read_text().splitlines()
+    run_all(int(line.split()[1]) for line in lines if line.startswith("raft "))
+
+
+def test_everything_happens() -> None:
+    """Every kind of fault, and every move of the table between roles."""
+    counts: Counter[str] = Counter()
+    moves: set[object] = set()
+    for run in run_all(range(2_000, 2_000 + 60)):
+        counts.update(run.counts)
+        moves |= run.moves
+    for kind in FAULTS:
+        assert counts[kind] >= 10, f"{kind} happens too rarely: {counts}"
+    missing = set(MOVES) - moves
+    assert missing <= RARE, f"never seen: {missing}"
+
+
+# --- one seed, one story ----------------------------------------------------------------------------------------------
+
+
+def test_a_seed_tells_the_same_story_twice() -> None:
+    seeds = range(0, SEEDS, 100)
+    assert run_all(seeds) == run_all(seeds)
+
+
+def test_a_seed_tells_the_same_story_in_another_process() -> None:
+    stories = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation.raft", "10"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert stories[0].count("\n") > 1_000
+    assert stories[0] == stories[1]
+
+
+def test_a_draw_from_outside_the_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter(range(10_000_000))
+    monkeypatch.setattr(Chance, "below", lambda _, end: next(numbers) % end)
+    assert run_seed(1).trace_hash != run_seed(1).trace_hash
+
+
+# --- the harness itself -----------------------------------------------------------------------------------------------
+
+
+def test_a_failing_seed_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(_: Checks) -> None:
+        raise AssertionError("planted")
+
+    monkeypatch.setattr(Checks, "end", find)
+    with pytest.raises(AssertionError, match=r"seed 5 failed: planted; replay it: python -m tests\.simulation\.raft 5"):
+        run_all([5])
+
+
+def test_a_world_in_which_nothing_is_committed_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "advance", lambda _: None)
+    assert run_all([5])[0].acknowledged == 0
