@@ -30,7 +30,7 @@ METADATA_SETTINGS: Final = LogSettings(durability=Durability.FSYNC, retention_ms
 BATCH_BYTES_MAX: Final = 16 * MIB
 """The records of one command."""
 READ_BYTES: Final = 4 * MIB
-_RULES: Final = Rules(
+METADATA_RULES: Final = Rules(
     batch_bytes_max=BATCH_BYTES_MAX,
     batch_decompressed_bytes_max=BATCH_BYTES_MAX,
     is_from_client=False,
@@ -68,7 +68,9 @@ def append_records(log: Log, records: Sequence[MetadataRecord], now_ms: int) -> 
             builder.append(None, encode_record(record), timestamp_ms=now_ms)
     except ValueError as error:
         raise Unrecordable(f"the change cannot be recorded: {error}") from None
-    log.append(builder.build(), leader_epoch=max(METADATA_EPOCH, log.epochs.latest), now_ms=now_ms, rules=_RULES)
+    log.append(
+        builder.build(), leader_epoch=max(METADATA_EPOCH, log.epochs.latest), now_ms=now_ms, rules=METADATA_RULES
+    )
 
 
 def read_records(log: Log) -> Iterator[MetadataRecord]:
@@ -82,7 +84,7 @@ def read_records(log: Log) -> Iterator[MetadataRecord]:
             data = part.read()
         finally:
             part.release()
-        for batch in _whole_batches(data):
+        for batch in whole_batches(data):
             if not batch.is_intact:
                 raise CorruptBatch(f"the checksum of the batch at offset {batch.base_offset} does not fit")
             for row in rows(batch, BATCH_BYTES_MAX):
@@ -90,7 +92,7 @@ def read_records(log: Log) -> Iterator[MetadataRecord]:
             offset = batch.last_offset + 1
 
 
-def _whole_batches(data: bytes) -> Iterator[BatchView]:
+def whole_batches(data: bytes) -> Iterator[BatchView]:
     """The batches of one read, which may end inside one of them, though not the first."""
     try:
         yield from batches(data)
