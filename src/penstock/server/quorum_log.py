@@ -18,6 +18,13 @@ from penstock.records.header import batches
 from penstock.server.metadata_log import METADATA_RULES, READ_BYTES, whole_batches
 
 
+def check_fetched(records: bytes) -> None:
+    """CorruptBatch or TornBatch unless these are whole batches: what was damaged on its way must not reach the log."""
+    for batch in batches(records):
+        if not batch.is_intact:
+            raise CorruptBatch(f"the checksum of the batch at offset {batch.base_offset} does not fit")
+
+
 class QuorumLog:
     """`RaftLog` on a log; `append` takes a batch as it is to be stored."""
 

@@ -42,7 +42,7 @@ from penstock.raft.events import (
     TimePassed,
     Unanswered,
 )
-from penstock.raft.messages import Reply, Request
+from penstock.raft.messages import FetchReply, Reply, Request
 from penstock.raft.ports import SnapshotId
 from penstock.raft.raft import Raft
 from penstock.raft.replica import Inconsistent
@@ -50,7 +50,7 @@ from penstock.raft.replicas import Endpoint, ReplicaKey, VoterSet
 from penstock.raft.roles import QuorumState
 from penstock.raft.settings import QuorumSettings
 from penstock.server.metadata_log import open_metadata_log
-from penstock.server.quorum_log import QuorumLog
+from penstock.server.quorum_log import QuorumLog, check_fetched
 from penstock.server.quorum_snapshots import SnapshotShelf, open_shelf
 from penstock.server.quorum_state import load_state, store_state
 from penstock.server.settings import CannotStart
@@ -209,6 +209,9 @@ class QuorumRunner:
         except (Inconsistent, ProtocolError, OSError) as error:
             self._fail(f"{error}")
             return
+        except Exception:
+            self._fail("a mistake of ours; the lines before this one say more")
+            raise
         self._carry_out(effects)
 
     def advance(self) -> None:
@@ -297,6 +300,8 @@ class QuorumRunner:
         assert self._peers is not None
         try:
             reply = await self._peers.ask(to, request)
+            if isinstance(reply, FetchReply):
+                check_fetched(reply.records)
         except (ClientError, ProtocolError, OSError):
             self.step(Unanswered(number))
         else:

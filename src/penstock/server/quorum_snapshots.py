@@ -1,4 +1,4 @@
-"""Snapshots of the cluster's state on disk: `snapshots/<end offset>-<epoch>.checkpoint`, in Kafka's format.
+"""Snapshots of the cluster's state on disk: `snapshots/<end offset>-<epoch>.checkpoint`, laid out like Kafka's.
 
 A snapshot is a row of batches: a header with the voter set, the state's records, a footer. It appears under its name
 only when it is whole and synced; what is being written or received lies aside, as `.part`, and is worth nothing after

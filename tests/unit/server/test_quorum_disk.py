@@ -9,13 +9,13 @@ from penstock.host.memory import MemoryDisk
 from penstock.log import truncation, upkeep
 from penstock.log.checked import Damaged
 from penstock.log.directory import DataDirectory, open_directory
-from penstock.model.errors import CorruptBatch
+from penstock.model.errors import CorruptBatch, TornBatch
 from penstock.raft.ports import LeaderChange, SnapshotId
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
 from penstock.raft.roles import QuorumState
 from penstock.records.builder import BatchBuilder
 from penstock.server.metadata_log import open_metadata_log
-from penstock.server.quorum_log import QuorumLog
+from penstock.server.quorum_log import QuorumLog, check_fetched
 from penstock.server.quorum_snapshots import SNAPSHOTS, SnapshotShelf, open_shelf, path_of
 from penstock.server.quorum_state import QUORUM_STATE, load_state, store_state
 from tests.simulation.log_histories import ZeroEntropy, drive
@@ -120,6 +120,21 @@ def test_what_one_log_reads_another_appends() -> None:
     assert follower.log.last_epoch == 4
     assert [found.offset for found in follower.log.voter_sets()] == [2], "behind the leader and the version"
     assert leader.log.read(leader.log.end_offset, 500) == b""
+
+
+def test_what_was_damaged_on_its_way_is_noticed_before_it_is_written() -> None:
+    leader = Machine()
+    leader.log.append(3, a_batch(), 0)
+    leader.log.append(3, a_batch(), 0)
+    data = leader.log.read(0, 1 << 20)
+    check_fetched(data)
+    check_fetched(b"")
+    damaged = bytearray(data)
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        check_fetched(bytes(damaged))
+    with pytest.raises(TornBatch):
+        check_fetched(data[:-1])
 
 
 def test_a_synced_end_survives_the_power() -> None:
