@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from penstock.raft.events import Resigning
 from penstock.raft.messages import AddVoter, RemoveVoter, UpdateVoter
 from penstock.raft.replicas import Endpoint, ReplicaKey, Voter, VoterSet
+from penstock.raft.roles import Role
 from tests.simulation.raft_options import Options, draw_options
 from tests.simulation.raft_world import Node, World, trace_of
 
@@ -23,7 +24,7 @@ class Run(NamedTuple):
     acknowledged: int
     epochs: int
     counts: dict[str, int]
-    moves: frozenset[tuple[object, object]]
+    moves: frozenset[tuple[Role, Role]]
     trace_hash: int
 
 
