@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from penstock.client.ports import ClientPorts
 from penstock.log.directory import open_directory
@@ -62,16 +62,22 @@ class Ledger:
     leaders: dict[int, int] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
     snapshots: int = 0
+    breaches: list[str] = field(default_factory=list)
+    """What was broken: whoever broke it may keep the error to itself."""
+
+    def _breach(self, what: str) -> NoReturn:
+        self.breaches.append(what)
+        raise Broken(what)
 
     def applied(self, node_id: int, at: int, value: int) -> None:
         if at == len(self.values):
             self.values.append(value)
         elif self.values[at] != value:
-            raise Broken(f"node {node_id} applies {value} as number {at}, others {self.values[at]}")
+            self._breach(f"node {node_id} applies {value} as number {at}, others {self.values[at]}")
 
     def leads(self, node_id: int, epoch: int) -> None:
         if self.leaders.setdefault(epoch, node_id) != node_id:
-            raise Broken(f"epoch {epoch} is led by {self.leaders[epoch]} and {node_id}")
+            self._breach(f"epoch {epoch} is led by {self.leaders[epoch]} and {node_id}")
 
 
 class Tally:
@@ -262,6 +268,8 @@ def run_seed(seed: int) -> Run:
 
 
 def _check_end(ledger: Ledger, programs: dict[int, Program], before: int) -> None:
+    if ledger.breaches:
+        raise Broken(ledger.breaches[0])
     for node_id, program in programs.items():
         assert program.tally is not None
         if program.failures:
