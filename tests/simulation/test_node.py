@@ -4,36 +4,27 @@
 `./dev simulate-node`.
 """
 
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
 import pytest
 
+from tests.simulation import stories
 from tests.simulation.node_house import House
-from tests.simulation.node_world import Poor, Run, run_seed
+from tests.simulation.node_world import Poor, run_seed
+from tests.simulation.stories import story_elsewhere
 
-ROOT = Path(__file__).parents[2]
 SEEDS = 500
 CHUNK = 20
 FRESH = SystemRandom().randrange(10**9, 10**12)
 FRESH_PER_CHUNK = 1
 
 
-def run_all(seeds: Iterable[int]) -> list[Run]:
-    runs = []
-    for seed in seeds:
-        try:
-            runs.append(run_seed(seed))
-        except Exception as trouble:
-            replay = f"python -m tests.simulation.node {seed}"
-            raise AssertionError(f"seed {seed} failed: {trouble}; replay it: {replay}") from trouble
-    return runs
+run_all = partial(stories.run_all, run_seed, "node")
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -79,19 +70,9 @@ def test_a_seed_tells_the_same_story_twice(first: int) -> None:
 
 
 def test_a_seed_tells_the_same_story_in_another_process() -> None:
-    stories = [
-        subprocess.run(
-            [sys.executable, "-m", "tests.simulation.node", "7", "--trace"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert stories[0].count("\n") > 1_000
-    assert stories[0] == stories[1]
+    first, second = (story_elsewhere("node", "7", "--trace", hash_seed=each) for each in ("1", "2"))
+    assert first.count("\n") > 1_000
+    assert first == second
 
 
 def test_a_draw_from_outside_the_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

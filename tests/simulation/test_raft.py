@@ -4,12 +4,10 @@
 More at once: `./dev simulate-raft`.
 """
 
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
@@ -17,10 +15,12 @@ import pytest
 
 from penstock.raft.leader import Leader
 from penstock.raft.roles import MOVES, Role
+from tests.simulation import stories
 from tests.simulation.raft_checks import Checks
-from tests.simulation.raft_faults import Run, run_seed
+from tests.simulation.raft_faults import run_seed
 from tests.simulation.raft_options import FAULTS
 from tests.simulation.raft_world import Chance
+from tests.simulation.stories import story_elsewhere
 
 RARE = {
     # They take a cut or an installation that outlasts its leader.
@@ -29,22 +29,13 @@ RARE = {
     (Role.OBSERVER, Role.UNATTACHED),
     (Role.OBSERVER, Role.VOTED),
 }
-ROOT = Path(__file__).parents[2]
 SEEDS = 1_000
 CHUNK = 50
 FRESH = SystemRandom().randrange(10**9, 10**12)
 FRESH_PER_CHUNK = 2
 
 
-def run_all(seeds: Iterable[int]) -> list[Run]:
-    runs = []
-    for seed in seeds:
-        try:
-            runs.append(run_seed(seed))
-        except Exception as trouble:
-            replay = f"python -m tests.simulation.raft {seed}"
-            raise AssertionError(f"seed {seed} failed: {trouble}; replay it: {replay}") from trouble
-    return runs
+run_all = partial(stories.run_all, run_seed, "raft")
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -87,19 +78,9 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 
 
 def test_a_seed_tells_the_same_story_in_another_process() -> None:
-    stories = [
-        subprocess.run(
-            [sys.executable, "-m", "tests.simulation.raft", "10"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert stories[0].count("\n") > 1_000
-    assert stories[0] == stories[1]
+    first, second = (story_elsewhere("raft", "10", hash_seed=each) for each in ("1", "2"))
+    assert first.count("\n") > 1_000
+    assert first == second
 
 
 def test_a_draw_from_outside_the_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.cli.checkups import DESCRIPTORS_MIN, MORE_DESCRIPTORS, Finding, well, wrong
+from penstock.cli.checkups import DESCRIPTORS_MIN, MORE_DESCRIPTORS
 from penstock.cli.listening import Owner, descriptors_of, is_here, owner_of
 from penstock.client.cluster import Cluster
 from penstock.client.errors import (
@@ -14,6 +14,7 @@ from penstock.client.errors import (
     Unreachable,
     Unsupported,
 )
+from penstock.model.findings import Finding, well, wrong
 from penstock.wire.messages.create_topics import CreateTopicsRequest
 from penstock.wire.messages.fetch import FetchRequest
 from penstock.wire.messages.list_offsets import ListOffsetsRequest

@@ -4,12 +4,13 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from penstock.cli.checkups import MORE_DESCRIPTORS, Finding, room_finding, well, wrong
+from penstock.cli.checkups import MORE_DESCRIPTORS, room_finding
 from penstock.client.configs import ConfigKind
 from penstock.client.errors import ClientError
 from penstock.client.metadata import TopicPartition
 from penstock.client.offsets import Moment, list_offsets
 from penstock.model.errors import ErrorCode
+from penstock.model.findings import Finding, well, wrong
 from penstock.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

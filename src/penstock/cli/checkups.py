@@ -5,9 +5,9 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.cli.failing import Failed
+from penstock.model.findings import Finding, well, wrong
 
 FREE_BYTES_MIN = 1024**3
 FREE_PERCENT_MIN = 5
@@ -17,25 +17,6 @@ RELEASED_S = 1_790_000_000
 """No clock that goes right shows an earlier time: this was written later."""
 MAKE_ROOM = "lower retention.ms or retention.bytes of large topics, delete topics, or add room"
 MORE_DESCRIPTORS = "ulimit -Hn 65536 before the broker starts, or LimitNOFILE=65536 in its unit"
-
-
-class Finding(NamedTuple):
-    """What one look has shown."""
-
-    check: str
-    is_well: bool
-    found: str
-    fix: str | None = None
-
-
-def well(check: str, found: str) -> Finding:
-    """Nothing to do."""
-    return Finding(check, True, found)
-
-
-def wrong(check: str, found: str, fix: str) -> Finding:
-    """Something to do."""
-    return Finding(check, False, found, fix)
 
 
 def local_findings(data: Path) -> Iterator[Finding]:

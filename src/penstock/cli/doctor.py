@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show_json
+from penstock.cli.output import Output, OutputOption, show_findings
 from penstock.cli.running import BootstrapOption
 
 if TYPE_CHECKING:
@@ -44,15 +44,7 @@ def doctor(
         if bootstrap is None and plan is not None and plan.port:
             bootstrap = f"{plan.host or 'localhost'}:{plan.port}"
         found += asyncio.run(broker_findings(bootstrap))
-    if output is Output.JSON:
-        show_json([each._asdict() for each in found])
-    else:
-        for each in found:
-            typer.echo(f"{'ok   ' if each.is_well else 'WRONG'}  {each.check:<11}  {each.found}")
-            if each.fix is not None:
-                typer.echo(f"{'':20}→ {each.fix}")
-    if not all(each.is_well for each in found):
-        raise typer.Exit(1)
+    show_findings(found, output)
 
 
 def _plan(config: Path) -> "Plan | None":

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.model.findings import Finding
+
 
 class Output(StrEnum):
     """The forms."""
@@ -33,6 +35,19 @@ def show_json(value: object) -> None:
     import json
 
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_findings(found: Sequence[Finding], output: Output) -> None:
+    """What looks have shown; ends with code 1 if something is wrong."""
+    if output is Output.JSON:
+        show_json([each._asdict() for each in found])
+    else:
+        for each in found:
+            typer.echo(f"{'ok   ' if each.is_well else 'WRONG'}  {each.check:<11}  {each.found}")
+            if each.fix is not None:
+                typer.echo(f"{'':20}→ {each.fix}")
+    if not all(each.is_well for each in found):
+        raise typer.Exit(1)
 
 
 def show_table(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.failing import Failed, Misused
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show, show_json
+from penstock.cli.output import Output, OutputOption, show, show_findings, show_json
 from penstock.cli.running import BootstrapOption
 
 if TYPE_CHECKING:
@@ -50,15 +50,7 @@ def check(file: FileOption = FILE, output: OutputOption = Output.TABLE) -> None:
     from penstock.spark.running.checks import findings
 
     found = list(findings(project))
-    if output is Output.JSON:
-        show_json([each._asdict() for each in found])
-    else:
-        for each in found:
-            typer.echo(f"{'ok   ' if each.is_well else 'WRONG'}  {each.check:<11}  {each.found}")
-            if each.fix:
-                typer.echo(f"{'':20}→ {each.fix}")
-    if not all(each.is_well for each in found):
-        raise typer.Exit(1)
+    show_findings(found, output)
 
 
 def run(

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from penstock.cli import broker_checkups
-from penstock.cli.checkups import Finding, clock_finding, config_findings, data_findings, descriptor_finding
+from penstock.cli.checkups import clock_finding, config_findings, data_findings, descriptor_finding
 from penstock.cli.listening import Owner, descriptors_of, is_here, owner_of
 from penstock.client.errors import ClientError, LoginFailed, NotABroker, Unreachable, Unsupported
 from penstock.client.metadata import Broker
+from penstock.model.findings import Finding
 from tests.unit.cli.conftest import Penstock
 
 

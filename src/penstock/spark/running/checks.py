@@ -8,9 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.client.errors import ClientError
+from penstock.model.findings import Finding, well, wrong
 from penstock.spark.lake.commit import LakeTable, Refused
 from penstock.spark.project.connecting import connect
 from penstock.spark.project.plan import Lake, Project
@@ -30,25 +30,6 @@ BOUNDS = {
 }
 """From the first on, and before the second."""
 INSTALL = 'pip install "penstock[spark]"'
-
-
-class Finding(NamedTuple):
-    """What one look has shown."""
-
-    check: str
-    is_well: bool
-    found: str
-    fix: str | None = None
-
-
-def well(check: str, found: str) -> Finding:
-    """Nothing to do."""
-    return Finding(check, True, found)
-
-
-def wrong(check: str, found: str, fix: str) -> Finding:
-    """Something to do."""
-    return Finding(check, False, found, fix)
 
 
 def findings(project: Project) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.model.findings import Finding
 from penstock.spark.project.plan import Project, project_of
 from penstock.spark.project.sections import parse_yaml
 from penstock.spark.running import checks
-from penstock.spark.running.checks import Finding
 from penstock.testing.plugin import Kafka
 from tests.unit.spark.lake.tables import batch, lake_table
 from tests.unit.spark.running.checkpoints import write_checkpoint
