@@ -87,6 +87,14 @@ simulate-raft count="10000":
 raft-mutants *arguments:
     python -m tests.simulation.raft_mutants --record {{ arguments }}
 
+# worlds of controller cores and simulated brokers by seed; adds to docs/results/controller-simulation.md
+simulate-controller first="0" end="10000":
+    python -m tests.simulation.controller {{ first }} {{ end }} --record
+
+# the controller with one rule taken out at a time; writes docs/results/controller-mutants.md
+controller-mutants:
+    python -m tests.simulation.controller_mutants --record
+
 # a million hostile inputs for one fuzz target; adds to docs/results/fuzz.md
 fuzz target runs="1000000":
     python tests/fuzz/run.py {{ target }} --runs {{ runs }} --record

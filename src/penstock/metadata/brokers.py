@@ -3,7 +3,9 @@
 Answers   codes are Kafka 4.3's. A broker is fenced until it has followed the metadata log up to its own registration.
 Departs   who leaves takes its partitions along in pieces of RECORDS_PER_STEP_MAX: it first goes out of every list of
           in-sync replicas, and is fenced, registered anew or forgotten with the last piece. A registration or
-          unregistration that is not through with that answers REQUEST_TIMED_OUT and is to be asked again.
+          unregistration that is not through with that answers REQUEST_TIMED_OUT and is to be asked again. One that
+          names an epoch before the last active one comes from an earlier life, or from a restored disk, and is told
+          STALE_BROKER_EPOCH; a broker that hears this in earnest registers without one, and is distrusted.
 What must stay true: no fenced broker is in sync (but where the cluster keeps no eligible leaders: the last one).
 """
 
@@ -81,7 +83,7 @@ def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[Metad
         return Decision((), refused)
     records: list[MetadataRecord] = []
     if known is not None and command.is_fenced:
-        step = leave_partitions(known.broker_id, cluster, is_distrusted=command.previous_epoch != known.epoch)
+        step = leave_partitions(known.broker_id, cluster, is_distrusted=command.previous_epoch < known.active_epoch)
         if not step.is_last:
             return Decision(tuple(step.records), RegisteredBroker(-1, ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
         records += step.records
@@ -104,6 +106,9 @@ def _refusal(command: RegisterBroker, known: Broker | None, cluster: Cluster) ->
     if known is not None and not known.is_shutting_down and _is_live(known, cluster):
         message = f"Another broker is registered with that broker id: {known.broker_id} was heard of just now."
         return RegisteredBroker(-1, ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
+    if known is not None and 0 <= command.previous_epoch < known.active_epoch:
+        message = f"Broker {known.broker_id} was active in epoch {known.active_epoch}; register without an earlier one."
+        return RegisteredBroker(-1, ErrorCode.STALE_BROKER_EPOCH, message)
     if len(frozenset(command.log_dirs)) != len(command.log_dirs):
         return RegisteredBroker(-1, ErrorCode.INVALID_REGISTRATION, "Directories are registered more than once.")
     for other in cluster.image.brokers.values():

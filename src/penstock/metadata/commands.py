@@ -197,7 +197,8 @@ class RegisterBroker(Command["RegisteredBroker"]):
     is_fenced: bool = False
     """One node is never fenced; in a cluster a broker is, until it has caught up."""
     previous_epoch: int = -1
-    """The epoch in which it stopped cleanly, or after which it knows to have lost nothing; else it is distrusted."""
+    """The last epoch that it learned of and since which it has lost nothing, -1 if it may have. Who was active in a
+    later one is distrusted."""
 
 
 @dataclass(frozen=True, slots=True)

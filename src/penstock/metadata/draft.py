@@ -195,6 +195,8 @@ class Draft:
 
     def _register_broker(self, record: r.RegisterBrokerRecord) -> None:
         self._directories = None
+        before = self._map("brokers").get(record.broker_id)
+        was_active = before.active_epoch if record.fenced and isinstance(before, Broker) else record.broker_epoch
         self._map("brokers")[record.broker_id] = Broker(
             broker_id=record.broker_id,
             epoch=record.broker_epoch,
@@ -206,6 +208,7 @@ class Draft:
             is_shutting_down=record.in_controlled_shutdown,
             log_dirs=tuple(record.log_dirs),
             cordoned_log_dirs=tuple(record.cordoned_log_dirs or ()),
+            active_epoch=was_active,
         )
 
     def _unregister_broker(self, record: r.UnregisterBrokerRecord) -> None:
@@ -218,7 +221,7 @@ class Draft:
 
     def _unfence_broker(self, record: r.UnfenceBrokerRecord) -> None:
         broker = self._broker(record.id, record.epoch)
-        self._map("brokers")[record.id] = replace(broker, is_fenced=False)
+        self._map("brokers")[record.id] = replace(broker, is_fenced=False, active_epoch=broker.epoch)
 
     def _change_broker(self, record: r.BrokerRegistrationChangeRecord) -> None:
         broker = self._broker(record.broker_id, record.broker_epoch)
@@ -226,6 +229,7 @@ class Draft:
         self._map("brokers")[record.broker_id] = replace(
             broker,
             is_fenced=record.fenced > 0 or (broker.is_fenced and record.fenced == 0),
+            active_epoch=broker.epoch if record.fenced < 0 else broker.active_epoch,
             is_shutting_down=record.in_controlled_shutdown > 0 or broker.is_shutting_down,
             log_dirs=tuple(record.log_dirs) or broker.log_dirs,
             cordoned_log_dirs=broker.cordoned_log_dirs if cordoned is None else tuple(cordoned),

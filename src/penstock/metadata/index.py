@@ -1,11 +1,13 @@
 """Partitions by what the controller asks about them: whose they are, who leads them, what is to be done about them.
 
 Derived from images and nothing else: `follow` compares the image that it has seen with the next one, which costs the
-size of the difference, so that the failure of one broker among a million partitions costs that broker's share. Sets
-hold small numbers (a partition is its topic's number and its own in one int); whoever walks one sorts it first.
+size of the difference, so that the failure of one broker among a million partitions costs that broker's share. A
+partition is one number here, its topic's and its own. What is to be done is kept in dicts, in the order in which it
+came up: whoever does a bounded piece of it takes the first, and need not look at the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -43,10 +45,11 @@ class PartitionIndex:
         self.arriving: dict[int, int] = {}
         """How many replicas are on their way to it."""
         self._by_broker: dict[int, set[Key]] = {}
-        self._leaderless: set[Key] = set()
-        self._astray: set[Key] = set()
-        self._moving: set[Key] = set()
-        self._troubled: set[Key] = set()
+        self._leaderless: dict[Key, None] = {}
+        self._astray: dict[Key, None] = {}
+        self._returnable: dict[Key, None] = {}
+        self._moving: dict[Key, None] = {}
+        self._troubled: dict[Key, None] = {}
         self._numbers: dict[bytes, int] = {}
         self._names: dict[int, str] = {}
         self._next_number = 0
@@ -76,6 +79,10 @@ class PartitionIndex:
         """Partitions that somebody other than their first replica leads."""
         return self._placed(self._astray)
 
+    def returnable(self, count: int) -> Iterator[Placed]:
+        """The first so many of these whose first replica is in sync."""
+        return self._placed(islice(self._returnable, count))
+
     @property
     def moving(self) -> Iterator[Placed]:
         """Partitions that are being moved."""
@@ -86,10 +93,9 @@ class PartitionIndex:
         """How many partitions are being moved."""
         return len(self._moving)
 
-    @property
-    def troubled(self) -> Iterator[Placed]:
+    def troubled(self, count: int | None = None) -> Iterator[Placed]:
         """Partitions that must change because of brokers: somebody inactive is in sync, or somebody could lead."""
-        return self._placed(self._troubled)
+        return self._placed(islice(self._troubled, count))
 
     @property
     def has_trouble(self) -> bool:
@@ -146,7 +152,7 @@ class PartitionIndex:
         base = self._number(topic) << _BITS
         for number, partition in topic.partitions.items():
             self._remove(base | number, partition)
-            self._troubled.discard(base | number)
+            self._troubled.pop(base | number, None)
         del self._names[self._numbers.pop(topic.topic_id)]
 
     def _number(self, topic: Topic) -> int:
@@ -169,13 +175,15 @@ class PartitionIndex:
         leader, first = partition.leader, partition.replicas[0]
         self.preferred[first] = self.preferred.get(first, 0) + 1
         if leader == NO_LEADER:
-            self._leaderless.add(key)
+            self._leaderless[key] = None
         else:
             self.led[leader] = self.led.get(leader, 0) + 1
             if leader != first:
-                self._astray.add(key)
+                self._astray[key] = None
+                if first in partition.isr:
+                    self._returnable[key] = None
         if partition.adding_replicas or partition.removing_replicas:
-            self._moving.add(key)
+            self._moving[key] = None
             for each in partition.removing_replicas:
                 held[each] -= 1
             for each in partition.adding_replicas:
@@ -187,12 +195,13 @@ class PartitionIndex:
             self.held[each] -= 1
         self.preferred[partition.replicas[0]] -= 1
         if partition.leader == NO_LEADER:
-            self._leaderless.discard(key)
+            self._leaderless.pop(key, None)
         else:
             self.led[partition.leader] -= 1
-            self._astray.discard(key)
+            self._astray.pop(key, None)
+            self._returnable.pop(key, None)
         if partition.adding_replicas or partition.removing_replicas:
-            self._moving.discard(key)
+            self._moving.pop(key, None)
             for each in partition.removing_replicas:
                 self.held[each] += 1
             for each in partition.adding_replicas:
@@ -202,9 +211,9 @@ class PartitionIndex:
 
     def _check(self, key: Key, partition: Partition, rules: Rules) -> None:
         if not is_sound(partition, self.active) and settle(partition, partition, self.active, rules) != partition:
-            self._troubled.add(key)
+            self._troubled[key] = None
         else:
-            self._troubled.discard(key)
+            self._troubled.pop(key, None)
 
     def _recheck(self, broker_ids: Iterable[int], rules_of: RulesOf) -> None:
         """Brokers have become active, or stopped being so."""
@@ -220,6 +229,6 @@ class PartitionIndex:
             return
         names = {resource.name for resource, *_ in old.configs.differences(new.configs) if resource.kind == TOPIC}
         is_for_all = old.features != new.features or old.config(BROKER, "") != new.config(BROKER, "")
-        for topic, number, partition in list(self._placed(self._leaderless | self._troubled)):
+        for topic, number, partition in list(self._placed({**self._leaderless, **self._troubled})):
             if is_for_all or topic.name in names:
                 self._check(self._numbers[topic.topic_id] << _BITS | number, partition, rules_of(topic.name))

@@ -1,7 +1,8 @@
 """Which brokers live, as far as the active controller has heard: soft state, never recorded.
 
 The clock here runs only while the controller does (R34): between two times at which it was told that time passes, at
-most GAP_MS_MAX count. A controller that stood still, was overloaded or has just been elected has heard nobody, and that
+most GAP_MS_MAX count, and after a longer gap nobody is judged before as much has passed again, in which what came in
+meanwhile is heard. A controller that stood still, was overloaded or has just been elected has heard nobody, and that
 says nothing about the brokers.
 """
 
@@ -33,6 +34,7 @@ class Liveness:
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}
         self._now: int | None = None
+        self._judges_at_ms = 0
         self.running_ms = 0
         self.is_active = False
 
@@ -53,8 +55,11 @@ class Liveness:
 
     def time_passes(self, now: int) -> None:
         """To be called at least every WAKE_MS while the controller is active."""
-        if self._now is not None:
-            self.running_ms += min(max(0, now - self._now), GAP_MS_MAX)
+        gap_ms = 0 if self._now is None else max(0, now - self._now)
+        is_patient = self.running_ms < self._judges_at_ms
+        self.running_ms += min(gap_ms, GAP_MS_MAX)
+        if gap_ms > GAP_MS_MAX and not is_patient:  # but one that is always late must judge some time
+            self._judges_at_ms = self.running_ms + GAP_MS_MAX
         self._now = now
 
     def hear(self, broker_id: int, epoch: int, metadata_offset: int) -> Session:
@@ -84,13 +89,13 @@ class Liveness:
 
     def expired(self, image: Image, timeout_ms: int) -> list[int]:
         """Brokers that are not fenced and were silent for longer than the time-out, in order."""
-        if not self.is_active:
+        if not self.is_active or self.running_ms < self._judges_at_ms:
             return []
-        return [
+        return sorted(
             broker_id
-            for broker_id, broker in sorted(image.brokers.items())
+            for broker_id, broker in image.brokers.items()
             if not broker.is_fenced and not self.is_live(broker_id, broker.epoch, timeout_ms)
-        ]
+        )
 
     def least_offset(self, image: Image, besides: int) -> int:
         """How far the slowest of the other active brokers has followed the metadata log."""

@@ -57,17 +57,17 @@ class Shelves(Generic[K, V]):
         return self._shelves[_place(key)].get(key)
 
     def __iter__(self) -> Iterator[K]:
-        for shelf in self._shelves:
+        for shelf in filter(None, self._shelves):
             yield from shelf
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Keys with their values."""
-        for shelf in self._shelves:
+        for shelf in filter(None, self._shelves):
             yield from shelf.items()
 
     def values(self) -> Iterator[V]:
         """Values alone."""
-        for shelf in self._shelves:
+        for shelf in filter(None, self._shelves):
             yield from shelf.values()
 
     def __eq__(self, other: object) -> bool:

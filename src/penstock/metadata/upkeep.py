@@ -45,30 +45,23 @@ def _fence_silent(cluster: Cluster, now: int) -> Decision[MetadataRecord, Ticked
 def _settle_troubled(cluster: Cluster, now: int) -> Decision[MetadataRecord, Ticked] | None:
     records: list[MetadataRecord] = []
     active = cluster.active
-    for topic, number, partition in cluster.index.troubled if cluster.index.has_trouble else ():
+    for topic, number, partition in cluster.index.troubled(RECORDS_PER_STEP_MAX):
         settled = settle(partition, partition, active, cluster.rules(topic.name))
         record = change_record(topic.topic_id, number, partition, settled)
         if record is not None:
             records.append(record)
-        if len(records) == RECORDS_PER_STEP_MAX:
-            break
     return Decision(tuple(records), Ticked(elected=len(records)), wake_at=now) if records else None
 
 
 def return_to_preferred(cluster: Cluster) -> list[MetadataRecord]:
-    """Leadership goes to first replicas that are in sync and have not been led out of it: a bounded number."""
+    """Leadership goes to first replicas that are in sync: a bounded number."""
     records: list[MetadataRecord] = []
     active = cluster.active
-    for topic, number, partition in cluster.index.astray:
-        first = partition.replicas[0]
-        if first not in active or first not in partition.isr:
-            continue
+    for topic, number, partition in cluster.index.returnable(RECORDS_PER_STEP_MAX):
         settled = settle(partition, partition, active, cluster.rules(topic.name), Election.PREFERRED)
         record = change_record(topic.topic_id, number, partition, settled)
-        if record is not None and settled.leader == first:
+        if record is not None:
             records.append(record)
-        if len(records) == RECORDS_PER_STEP_MAX:
-            break
     return records
 
 

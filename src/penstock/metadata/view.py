@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypeVar
 
 from penstock.metadata.image import BROKER, TOPIC, Image
@@ -70,7 +71,7 @@ class TopicRules:
         return self._settings.topic_defaults[name][0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cluster:
     """What a decision on brokers and their partitions may look at besides."""
 
@@ -90,7 +91,7 @@ class Cluster:
         """Whether the broker is being decommissioned."""
         return is_draining(self.image, broker_id)
 
-    @property
+    @cached_property
     def active(self) -> frozenset[int]:
         """Brokers that may lead and be in sync: those whose session is over are as good as fenced."""
         silent = self.liveness.expired(self.image, self.session_timeout_ms)

@@ -80,6 +80,27 @@ def test_a_controller_that_stood_still_fences_nobody() -> None:
     assert world.broker(3).is_fenced, "who really is silent is still noticed"
 
 
+def test_after_a_stall_it_listens_before_it_judges() -> None:
+    """R34: a broker that was nearly given up, and whose heartbeat came in while the controller stood still."""
+    world = ClusterWorld()
+    world.silent = {3}
+    world.pass_ms(2_900)
+    world.now += 9_000
+    world.tick()
+    assert world.broker(3).is_active, "the timer came first"
+    world.silent = set()
+    world.pass_ms(1_000)
+    assert world.broker(3).is_active
+    world.silent = {3}
+    world.pass_ms(2_900)
+    for _ in range(3):
+        world.now += 1_000
+        for broker_id in (1, 2):
+            world.beat(broker_id)
+        world.tick()
+    assert world.broker(3).is_fenced, "one that is always late still judges"
+
+
 def test_a_controller_that_has_just_been_elected_gives_everybody_a_whole_session() -> None:
     world = ClusterWorld()
     world.silent = {1, 2, 3}
@@ -163,6 +184,24 @@ def test_who_may_have_lost_records_is_no_longer_eligible() -> None:
     world.restart(2)
     assert world.partition().leader == 2
     assert world.partition().isr == (2,)
+
+
+def test_an_answer_that_was_lost_makes_nobody_suspect() -> None:
+    """Only an epoch in which others could count on the broker must have been known to it."""
+    world = ClusterWorld()
+    world.create((1, 2, 3))
+    for broker_id in (1, 2, 3):
+        world.kill(broker_id)
+    learned = world.broker(3).epoch
+    world.register(3, previous_epoch=learned)
+    world.register(3, previous_epoch=learned)
+    late = world.register(3, previous_epoch=learned - 1)
+    assert late.code is ErrorCode.STALE_BROKER_EPOCH, "sent in an earlier life"
+    assert world.partition().eligible_leader_replicas == (2, 3)
+    world.silent.discard(3)
+    world.beat(3)
+    world.tick()
+    assert world.partition().leader == 3
 
 
 # --- shutting down ----------------------------------------------------------------------------------------------------

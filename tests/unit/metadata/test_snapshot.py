@@ -110,6 +110,7 @@ def telling(index: PartitionIndex) -> list[object]:
     return [
         index.active,
         *({number: count for number, count in each.items() if count} for each in counts),
-        *(list(each) for each in (index.leaderless, index.astray, index.moving, index.troubled)),
+        *(list(each) for each in (index.leaderless, index.astray, index.returnable(99), index.moving)),
+        list(index.troubled()),
         *(list(index.of_broker(number)) for number in brokers if index.replicas_on(number)),
     ]

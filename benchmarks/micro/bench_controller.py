@@ -1,0 +1,228 @@
+"""A cluster of a million partitions in one controller: loading it, losing a broker, writing a snapshot.
+
+    python -m benchmarks.micro.bench_controller [--topics 1000] [--partitions 1000] [--brokers 300] [--json]
+
+The records lie in a file, as a snapshot would; a fresh process reads and applies them, so that its memory is that of
+the image and of nobody else. A broker then falls silent, and the controller decides piece by piece until nothing is led
+by it any more; every piece is encoded, decoded and applied, as a log would have it. Collections of garbage are counted
+in: the image is frozen once it is loaded, as a server has to do.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from penstock.metadata.cluster_commands import Heartbeat, Tick
+from penstock.metadata.controller import Controller
+from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.frames import decode_record, encode_record
+from penstock.metadata.liveness import WAKE_MS
+from penstock.metadata.placement import partition_record, place_all
+from penstock.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.metadata.snapshot import records_of
+from penstock.metadata.view import ELR_FEATURE
+from tests.unit.metadata.world import Dice
+
+REPLICATION_FACTOR: Final = 3
+READ_BYTES: Final = 1 << 20
+PIECE: Final = 1_000
+LIMITS: Final = {
+    "load_s": 30.0,
+    "memory_mb": 2_048.0,
+    "failure_s": 5.0,
+    "failure_piece_ms": 50.0,
+    "snapshot_piece_ms": 50.0,
+}
+
+
+# --- the records ------------------------------------------------------------------------------------------------------
+
+
+def cluster(topics: int, partitions: int, brokers: int) -> Iterator[MetadataRecord]:
+    """Brokers in three racks, topics spread over them."""
+    yield FeatureLevelRecord(name=ELR_FEATURE, feature_level=1)
+    feature = BrokerFeature(name=ELR_FEATURE, min_supported_version=0, max_supported_version=1)
+    controller = Controller(0, BrokerSettings(), Dice())
+    for number in range(brokers):
+        record = RegisterBrokerRecord(
+            broker_id=number,
+            incarnation_id=number.to_bytes(16, "big"),
+            broker_epoch=number,
+            end_points=(BrokerEndpoint(name="PLAINTEXT", host=f"broker-{number}", port=9092, security_protocol=0),),
+            features=(feature,),
+            rack="abc"[number % 3],
+            fenced=False,
+            log_dirs=(b"d" * 12 + number.to_bytes(4, "big"),),
+        )
+        controller.apply(record)
+        yield record
+    dice = Dice(1)
+    for number in range(topics):
+        topic_id = (number + 1_000).to_bytes(16, "big")
+        yield TopicRecord(name=f"topic-{number}", topic_id=topic_id)
+        placed = place_all(partitions, REPLICATION_FACTOR, controller.image.brokers, dice)
+        for index, partition in enumerate(placed):
+            yield partition_record(topic_id, index, partition)
+
+
+def write(path: Path, records: Iterator[MetadataRecord]) -> None:
+    with path.open("wb") as file:
+        for record in records:
+            data = encode_record(record)
+            file.write(len(data).to_bytes(4, "big") + data)
+
+
+def read(path: Path) -> Iterator[bytes]:
+    with path.open("rb", buffering=READ_BYTES) as file:
+        while size := file.read(4):
+            yield file.read(int.from_bytes(size, "big"))
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+class Pauses:
+    """The longest collection of garbage."""
+
+    def __init__(self) -> None:
+        self.longest_ms = 0.0
+        self._began = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = perf_counter()
+        else:
+            self.longest_ms = max(self.longest_ms, 1_000 * (perf_counter() - self._began))
+
+
+def measure(path: Path) -> dict[str, float]:
+    base_mb = _peak_mb()
+    began = perf_counter()
+    gc.disable()
+    controller = Controller(0, BrokerSettings({"auto.balance.enable": "false"}), Dice())
+    for data in read(path):
+        controller.apply(decode_record(data))
+    image = controller.image
+    image_s = perf_counter() - began
+    assert controller.index.image is image
+    load_s = perf_counter() - began
+    gc.freeze()
+    gc.enable()
+    found = {
+        "partitions": image.partition_count,
+        "image_s": image_s,
+        "load_s": load_s,
+        "memory_mb": _peak_mb(),
+        "of_which_python_mb": base_mb,
+    }
+    pauses = Pauses()
+    found |= fail_one_broker(controller)
+    found |= snapshot(controller)
+    found["collection_ms"] = pauses.longest_ms
+    found["memory_at_the_end_mb"] = _peak_mb()
+    return found
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def fail_one_broker(controller: Controller) -> dict[str, float]:
+    """Everybody but broker 0 is heard, until it is fenced and leads nothing."""
+    now = 1_000_000
+    controller.begin(now)
+    others = [broker for broker in controller.image.brokers.values() if broker.broker_id]
+    while not controller.decide(Tick(), now).records:
+        now += WAKE_MS
+        for broker in others:
+            controller.hear(Heartbeat(broker.broker_id, broker.epoch, 1 << 40, 1 << 40), now)
+        controller.time_passes(now)
+    records = pieces = 0
+    longest = 0.0
+    began = perf_counter()
+    while not controller.image.brokers[0].is_fenced or controller.index.has_trouble:
+        piece_began = perf_counter()
+        controller.time_passes(now)
+        decision = controller.decide(Tick(), now)
+        stored = [encode_record(record) for record in decision.records]
+        for data in stored:
+            controller.apply(decode_record(data))
+        assert controller.index.image is controller.image
+        records += len(stored)
+        pieces += 1
+        longest = max(longest, perf_counter() - piece_began)
+    failure_s = perf_counter() - began
+    assert controller.index.led[0] == 0
+    assert not controller.index.leaderless_count
+    return {
+        "failure_s": failure_s,
+        "failure_records": records,
+        "failure_pieces": pieces,
+        "failure_piece_ms": 1_000 * longest,
+    }
+
+
+def snapshot(controller: Controller) -> dict[str, float]:
+    """Every piece is taken and encoded while nobody else runs; between pieces others would."""
+    began = perf_counter()
+    longest, size = 0.0, 0
+    writer = records_of(controller.image)
+    while True:
+        piece_began = perf_counter()
+        piece = [encode_record(record) for record in islice(writer, PIECE)]
+        longest = max(longest, perf_counter() - piece_began)
+        if not piece:
+            break
+        size += sum(map(len, piece))
+    return {
+        "snapshot_s": perf_counter() - began,
+        "snapshot_mb": size / 1e6,
+        "snapshot_piece_ms": 1_000 * longest,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topics", type=int, default=1_000)
+    parser.add_argument("--partitions", type=int, default=1_000)
+    parser.add_argument("--brokers", type=int, default=300)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.load is not None:
+        print(json.dumps(measure(arguments.load)))
+        return 0
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "snapshot"
+        write(path, cluster(arguments.topics, arguments.partitions, arguments.brokers))
+        command = [sys.executable, "-m", "benchmarks.micro.bench_controller", "--load", str(path)]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        for name, figure in found.items():
+            limit = f"  limit {LIMITS[name]:,.0f}" if name in LIMITS else ""
+            verdict = "" if name not in LIMITS else ("  ok" if figure <= LIMITS[name] else "  MISSED")
+            print(f"{name:<24} {figure:>14,.2f}{limit}{verdict}")
+    return int(any(found[name] > limit for name, limit in LIMITS.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

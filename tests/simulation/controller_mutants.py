@@ -1,0 +1,346 @@
+"""The controller with one rule taken out at a time, to see that the worlds notice, and for which reason.
+
+    python -m tests.simulation.controller_mutants             how many seeds each takes, five times over
+    python -m tests.simulation.controller_mutants --record    the same, written to docs/results/controller-mutants.md
+
+Every mutant names the invariants by which it may be caught; another reason does not count.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, NamedTuple
+
+import pytest
+
+from penstock.metadata import balance, brokers, configs, controller, partition_change, partitions, reassignment, upkeep
+from penstock.metadata.brokers import Step
+from penstock.metadata.cluster_commands import NewIsr
+from penstock.metadata.commands import AllocateProducerIds, RegisterBroker
+from penstock.metadata.draft import APPLY, Draft
+from penstock.metadata.image import Broker, Image, Partition
+from penstock.metadata.index import PartitionIndex
+from penstock.metadata.liveness import Liveness, Session
+from penstock.metadata.partition_change import Election, Rules
+from penstock.metadata.records import PartitionChangeRecord
+from penstock.metadata.view import Cluster
+from penstock.model.shard import Decision
+from tests.simulation.campaign import RESULTS, revision
+from tests.simulation.controller_faults import run_seed
+
+SEEDS_MAX = 300
+
+
+class Mutant(NamedTuple):
+    plant: Callable[[pytest.MonkeyPatch], None]
+    reasons: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+
+MUTANTS: list[Mutant] = []
+
+
+def caught_by(*reasons: str) -> Callable[[Callable[[pytest.MonkeyPatch], None]], Callable[[pytest.MonkeyPatch], None]]:
+    def add(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+        MUTANTS.append(Mutant(plant, reasons))
+        return plant
+
+    return add
+
+
+LOSSES = ("LeaderCompleteness", "LeaderCandidateCompleteness", "StrongIsr", "ConsistentRead", "Durability")
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+
+@caught_by("LiveBrokersStay")
+def counts_time_in_which_it_stood_still(patch: pytest.MonkeyPatch) -> None:
+    """R34."""
+    patch.setattr("penstock.metadata.liveness.GAP_MS_MAX", 1 << 40)
+
+
+@caught_by("LiveBrokersStay")
+def begins_with_the_sessions_of_somebody_else(patch: pytest.MonkeyPatch) -> None:
+    """R34: a controller that has just been elected has heard nobody."""
+
+    def begin(self: Liveness, image: Image, now: int) -> None:
+        self._now = now
+        self.is_active = True
+        self._sessions = {number: Session(broker.epoch, -(1 << 40)) for number, broker in image.brokers.items()}
+
+    patch.setattr(Liveness, "begin", begin)
+
+
+@caught_by("ValidControllerState", "LeaderInIsr")
+def fences_before_partitions_are_handed_over(patch: pytest.MonkeyPatch) -> None:
+    def fence(broker: Broker, _cluster: Cluster) -> Step:
+        return Step([brokers._change(broker, fenced=1)], is_last=True)
+
+    patch.setattr(brokers, "fence", fence)
+    patch.setattr(upkeep, "fence", fence)
+
+
+@caught_by("Convergence")
+def never_fences(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Liveness, "expired", lambda *_: [])
+
+
+@caught_by(*LOSSES)
+def trusts_who_lost_records(patch: pytest.MonkeyPatch) -> None:
+    """R10: the last replica standing comes back without its records."""
+    register = brokers.register_broker
+
+    def trusts(command: RegisterBroker, cluster: Cluster) -> Decision[Any, Any]:
+        known = cluster.image.brokers.get(command.broker_id)
+        return register(replace(command, previous_epoch=known.active_epoch if known else -1), cluster)
+
+    patch.setitem(controller._OF_CLUSTER, RegisterBroker, trusts)
+
+
+@caught_by("MonotonicBrokerEpoch")
+def gives_epochs_that_are_not_offsets(patch: pytest.MonkeyPatch) -> None:
+    register = brokers.register_broker
+
+    def counts(command: RegisterBroker, cluster: Cluster) -> Decision[Any, Any]:
+        return register(replace(command, epoch=1_000_000 - command.epoch), cluster)
+
+    patch.setitem(controller._OF_CLUSTER, RegisterBroker, counts)
+
+
+@caught_by("StopsLeadingNothing")
+def lets_a_broker_stop_before_the_others_know(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Liveness, "least_offset", lambda *_: 1 << 62)
+
+
+# --- in sync and eligible ---------------------------------------------------------------------------------------------
+
+
+@caught_by("ValidControllerState", "LeaderInIsr", *LOSSES)
+def takes_anybody_into_sync(patch: pytest.MonkeyPatch) -> None:
+    """R07, R08: fenced ones, ones that shut down, ones of an earlier life."""
+    plain = partition_change.settle
+
+    def believes(wanted: NewIsr, *_: Any) -> tuple[int, ...]:
+        return tuple(broker_id for broker_id, _ in wanted.isr)
+
+    def keeps(before: Partition, wanted: Partition, active: Container[int], *rest: Any, **more: Any) -> Partition:
+        if wanted.isr != before.isr and set(wanted.isr) > set(before.isr):
+            active = frozenset((*wanted.isr, *active))  # type: ignore[misc]
+        return plain(before, wanted, active, *rest, **more)
+
+    patch.setattr(partitions, "_checked_isr", believes)
+    patch.setattr(partitions, "settle", keeps)
+
+
+@caught_by(*LOSSES)
+def believes_whoever_says_to_lead(patch: pytest.MonkeyPatch) -> None:
+    """R09: neither epochs nor the sender are looked at."""
+    patch.setattr(partitions, "_check_sender", lambda *_: None)
+
+
+@caught_by("ValidControllerIsrAndElr")
+def keeps_the_eligible_when_enough_are_in_sync(patch: pytest.MonkeyPatch) -> None:
+    eligible = partition_change._eligible
+
+    def keeps(before: Partition, wanted: Partition, isr: tuple[int, ...], rules: Rules, distrusted: Any) -> Any:
+        return eligible(before, wanted, isr, rules._replace(in_sync_min=99), distrusted)
+
+    patch.setattr(partition_change, "_eligible", keeps)
+
+
+@caught_by("ValidControllerIsrAndElr", *LOSSES)
+def forgets_nobody_when_the_minimum_changes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(configs, "_cleared", lambda *_: [])
+
+
+@caught_by("Convergence")
+def forgets_who_was_eligible(patch: pytest.MonkeyPatch) -> None:
+    """As if there were no KIP-966 at all, but with an empty list of those in sync."""
+    patch.setattr(partition_change, "_eligible", lambda *_: ((), ()))
+
+
+# --- elections --------------------------------------------------------------------------------------------------------
+
+
+@caught_by(*LOSSES)
+def elects_whoever_is_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Rules, "election", property(lambda _: Election.UNCLEAN))
+
+
+@caught_by("MonotonicLeaderEpoch", *LOSSES)
+def elects_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
+    change = Draft._change_partition
+
+    def keeps(self: Draft, record: Any) -> None:
+        partitions = self._partitions_of(record.topic_id)
+        epoch = partitions[record.partition_id].leader_epoch
+        change(self, record)
+        partitions[record.partition_id] = partitions[record.partition_id]._replace(leader_epoch=epoch)
+
+    table: dict[Any, Any] = APPLY
+    patch.setitem(table, PartitionChangeRecord, keeps)
+
+
+@caught_by("LeaderInIsr", "ValidControllerIsrAndElr", *LOSSES)
+def elects_out_of_all_replicas(patch: pytest.MonkeyPatch) -> None:
+    def first(wanted: Partition, isr: Any, _others: Any, active: Container[int], _election: Any) -> Any:
+        for each in (wanted.leader, *wanted.replicas):
+            if each in active:
+                return each, isr if each in isr else (*isr, each), False
+        return -1, isr, False
+
+    patch.setattr(partition_change, "_elect", first)
+
+
+@caught_by("Convergence")
+def leaves_the_leaderless_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(upkeep, "_settle_troubled", lambda *_: None)
+
+
+@caught_by("Convergence")
+def looks_only_at_brokers_that_go(patch: pytest.MonkeyPatch) -> None:
+    """Whoever comes back is not asked whether it can lead."""
+    recheck = PartitionIndex._recheck
+    patch.setattr(
+        PartitionIndex,
+        "_recheck",
+        lambda self, numbers, rules: recheck(self, [each for each in numbers if each not in self.active], rules),
+    )
+
+
+@caught_by("Convergence")
+def never_returns_to_the_preferred(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(upkeep, "return_to_preferred", lambda _: [])
+
+
+# --- moves ------------------------------------------------------------------------------------------------------------
+
+
+@caught_by("MovesBounded")
+def moves_everything_at_once(patch: pytest.MonkeyPatch) -> None:
+    plan = balance.plan_moves
+    patch.setattr(upkeep, "plan_moves", lambda index, _limit, most: plan(index, 1_000, most))
+
+
+@caught_by("Convergence")
+def moves_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(upkeep, "plan_moves", lambda *_: [])
+
+
+@caught_by("ReplicasLeaveWithAnEpoch")
+def lets_replicas_leave_in_silence(patch: pytest.MonkeyPatch) -> None:
+    plain = partition_change.settle
+
+    def silent(before: Partition, *rest: Any, **more: Any) -> Partition:
+        after = plain(before, *rest, **more)
+        return after._replace(leader_epoch=before.leader_epoch) if after.leader == before.leader else after
+
+    for module in (brokers, partitions, reassignment, upkeep):
+        patch.setattr(module, "settle", silent)
+
+
+@caught_by("LeaderInIsr", "ValidControllerIsrAndElr", "Convergence", *LOSSES)
+def ends_a_move_before_anybody_has_arrived(patch: pytest.MonkeyPatch) -> None:
+    def ends(wanted: Partition, isr: tuple[int, ...], _rules: Rules) -> tuple[Partition, tuple[int, ...]]:
+        if not wanted.removing_replicas:
+            return wanted._replace(adding_replicas=()), isr
+        gone = wanted.removing_replicas
+        after = partition_change.without_replicas(wanted, gone)
+        return after._replace(adding_replicas=(), removing_replicas=()), tuple(each for each in isr if each not in gone)
+
+    patch.setattr(partition_change, "_complete_move", ends)
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+@caught_by("ProducerIdsOnce")
+def gives_producer_ids_by_broker(patch: pytest.MonkeyPatch) -> None:
+    allocate = controller.allocate_producer_ids
+
+    def again(command: AllocateProducerIds, view: Any) -> Decision[Any, Any]:
+        return Decision((), allocate(command, view).reply)
+
+    patch.setitem(controller._PLAIN, AllocateProducerIds, again)
+
+
+@caught_by("BoundedPieces", "SnapshotIsTheImage", "IndexFollows", "KeyError", "ValueError")
+def forgets_to_take_old_places_out_of_the_index(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionIndex, "_remove", lambda *_: None)
+
+
+# --- running them -----------------------------------------------------------------------------------------------------
+
+
+def reason_of(error: BaseException) -> str:
+    return str(getattr(error, "name", None) or type(error).__name__)
+
+
+def seeds_to_catch(first: int, seeds_max: int = SEEDS_MAX) -> tuple[int, str] | None:
+    """How many worlds it took, and by what it was caught; None if it was not."""
+    for seed in range(first, first + seeds_max):
+        try:
+            run_seed(seed)
+        except Exception as error:
+            return seed - first + 1, reason_of(error)
+    return None
+
+
+def measure(mutant: Mutant, starts: Sequence[int]) -> tuple[list[int], dict[str, int]]:
+    needed: list[int] = []
+    reasons: dict[str, int] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        mutant.plant(patch)
+        for first in starts:
+            caught = seeds_to_catch(first)
+            seeds, reason = caught or (SEEDS_MAX + 1, "not caught")
+            needed.append(seeds)
+            reasons[reason] = reasons.get(reason, 0) + 1
+    return needed, reasons
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--record", action="store_true")
+    arguments = parser.parse_args()
+    rows, medians, wrong = [], [], 0
+    for mutant in MUTANTS:
+        if arguments.names and mutant.name not in arguments.names:
+            continue
+        needed, reasons = measure(mutant, range(0, 50_000, 10_000))
+        medians.append(median(needed))
+        is_wrong = any(reason not in mutant.reasons for reason in reasons)
+        wrong += is_wrong
+        shown = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        rows.append(f"| {mutant.name.replace('_', ' ')} | {median(needed):.0f} | {max(needed)} | {shown} |")
+        print(rows[-1], "UNEXPECTED" if is_wrong else "", flush=True)
+    if arguments.record:
+        (RESULTS / "controller-mutants.md").write_text(page(rows, median(medians)))
+    return 1 if wrong else 0
+
+
+def page(rows: list[str], middle: float) -> str:
+    return f"""# The controller with one rule taken out
+
+Each mutant of the controller core (`tests/simulation/controller_mutants.py`) runs in worlds of controllers and
+simulated brokers until an invariant falls, five times over, from seeds 0, 10,000, 20,000, 30,000 and 40,000 on. The
+reason must be one that the mutant names. A seed is a world of 60 virtual seconds; the median of all medians is
+{middle:.0f}. Revision {revision()}.
+
+| Mutant | Seeds to catch (median) | Most | Caught by (times) |
+|---|--:|--:|---|
+{chr(10).join(rows)}
+
+`python -m tests.simulation.controller_mutants --record` writes this page.
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

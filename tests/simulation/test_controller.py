@@ -1,0 +1,95 @@
+"""The controller keeps its promises in worlds of cores and simulated brokers, whatever a seed has in store.
+
+Some hundred seeds of 60 virtual seconds are fixed; every run adds fresh ones. A failure names its seed and how to
+replay it.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+from tests.simulation.controller_checks import Checks
+from tests.simulation.controller_faults import Run, run_seed
+from tests.simulation.controller_options import FAULTS
+from tests.simulation.controller_world import World
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 200
+CHUNK = 20
+FRESH = SystemRandom().randrange(10**9, 10**12)
+FRESH_PER_CHUNK = 2
+
+
+def run_all(seeds: Iterable[int]) -> list[Run]:
+    runs = []
+    for seed in seeds:
+        try:
+            runs.append(run_seed(seed))
+        except Exception as trouble:
+            replay = f"python -m tests.simulation.controller {seed}"
+            raise AssertionError(f"seed {seed} failed: {trouble}; replay it: {replay}") from trouble
+    return runs
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_the_controller_keeps_its_promises(first: int, record_property: Callable[[str, object], None]) -> None:
+    began_s = time.process_time()
+    fresh = FRESH + first // CHUNK * FRESH_PER_CHUNK
+    runs = run_all([*range(first, first + CHUNK), *range(fresh, fresh + FRESH_PER_CHUNK)])
+    assert len({run.trace_hash for run in runs}) == len(runs), "two seeds told one story"
+    assert sum(run.acknowledged for run in runs) > 100 * len(runs), "little was written"
+    record_property("simulated_runs", len(runs))
+    record_property("simulated_events", sum(run.events for run in runs))
+    record_property("simulated_cpu_s", time.process_time() - began_s)
+
+
+def test_seeds_that_failed_once() -> None:
+    lines = Path(__file__).with_name("regressions.txt").read_text().splitlines()
+    run_all(int(line.split()[1]) for line in lines if line.startswith("controller "))
+
+
+def test_everything_happens() -> None:
+    counts: Counter[str] = Counter()
+    for run in run_all(range(2_000, 2_020)):
+        counts.update(run.counts)
+    for kind in (*FAULTS, "really lost"):
+        assert counts[kind] >= 5, f"{kind} happens too rarely: {counts}"
+
+
+def test_a_seed_tells_the_same_story_twice_and_in_another_process() -> None:
+    assert run_all(range(0, 60, 20)) == run_all(range(0, 60, 20))
+    stories = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation.controller", "122"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert stories[0].count("\n") > 50
+    assert stories[0] == stories[1]
+
+
+def test_a_failing_seed_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(_: Checks) -> None:
+        raise AssertionError("planted")
+
+    monkeypatch.setattr(Checks, "end", find)
+    with pytest.raises(AssertionError, match=r"seed 5 failed: planted; replay it: python -m tests\.simulation\.contr"):
+        run_all([5])
+
+
+def test_a_world_that_never_calms_down_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "go_on", lambda _: None)
+    with pytest.raises(AssertionError, match="failed"):
+        run_all(range(20))
