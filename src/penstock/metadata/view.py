@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 RECORDS_PER_COMMAND_MAX: Final = 10_000
 """A command's records are committed together, so they must fit into one batch."""
 PARTITIONS_PER_COMMAND_MAX: Final = 10_000
-RECORDS_PER_STEP_MAX: Final = 1_000
+RECORDS_PER_STEP_MAX: Final = 300
 """Of what the controller does by itself, so that it never keeps others waiting for long."""
 
 TOO_MANY_RECORDS: Final = "Unable to perform excessively large batch operation."
