@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 HOST = "127.0.0.1"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 20.0
 POLL_S = 0.05
 LOG_TAIL_BYTES = 8 * 1024
@@ -104,7 +104,7 @@ class StandaloneSpark:
     def executors(self) -> list[int]:
         """The processes of all executors on our Workers."""
         parents = {worker.pid for worker in self.workers}
-        return [pid for pid, parent, command in _processes() if parent in parents and EXECUTOR in command]
+        return [pid for pid, parent, command in processes() if parent in parents and EXECUTOR in command]
 
     def stop(self) -> None:
         """Asks all processes to end, and insists after a while."""
@@ -152,7 +152,7 @@ def spark_home() -> Path:
     return Path(found.origin).parent
 
 
-def _processes() -> Sequence[tuple[int, int, bytes]]:
+def processes() -> Sequence[tuple[int, int, bytes]]:
     """Process, parent and command line of all that there are."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):

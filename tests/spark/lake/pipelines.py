@@ -1,5 +1,7 @@
 """A directory with a penstock.yml, the commands that are typed in it, and what is in the table afterwards."""
 
+import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -15,15 +17,14 @@ from deltalake import DeltaTable
 
 from penstock.client.blocking import SyncClient
 from penstock.client.producer import Producer
+from tests.spark.standalone import processes
 
 COMMAND = (sys.executable, "-m", "penstock.cli.main", "spark")
-DEADLINE_S = 120.0
+DEADLINE_S = 300
+COMMAND_S = 900
 FILE = """
 cluster: {{bootstrap: ["{bootstrap}"]}}
-spark:
-  master: local[2]
-  memory: 512m
-  conf: {{spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
+spark:{spark}
 pipelines:
   orders_lake:
     kind: lake
@@ -35,6 +36,10 @@ pipelines:
     on_bad_record: {{dlq: {topic}.dlq}}
   orders_audit: {{kind: audit, of: orders_lake, to: {{delta: audit}}}}
 """
+LOCAL = """
+  master: local[2]
+  memory: 512m
+  conf: {spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}"""
 Place = tuple[int, int]
 """Partition and offset."""
 
@@ -48,9 +53,9 @@ class Pipeline:
     topic: str
     client: SyncClient
 
-    def describe(self, max_batch: str = "2 GB") -> None:
+    def describe(self, max_batch: str = "2 GB", spark: str = LOCAL) -> None:
         """Writes the file."""
-        text = FILE.format(bootstrap=self.bootstrap, topic=self.topic, max_batch=max_batch)
+        text = FILE.format(bootstrap=self.bootstrap, topic=self.topic, max_batch=max_batch, spark=spark)
         (self.directory / "penstock.yml").write_text(text)
 
     def fill(self, numbers: Iterable[int], partitions: int = 3) -> None:
@@ -58,20 +63,21 @@ class Pipeline:
 
         async def send() -> None:
             producer = Producer(self.client.admin.cluster, linger_ms=5)
-            deliveries = [
-                await producer.send(
-                    self.topic,
-                    b'{"n": %d' % number if is_bad(number) else b'{"n": %d}' % number,
-                    key=b"%d" % (number % 7),
-                    headers=[("n", b"%d" % number)],
-                    partition=number % partitions,
-                    timestamp_ms=1_769_817_600_000 + number * 19_200,
-                )
-                for number in numbers
-            ]
-            for each in deliveries:
-                await each
-            await producer.close()
+            try:
+                deliveries = [
+                    await producer.send(
+                        self.topic,
+                        b'{"n": %d' % number if is_bad(number) else b'{"n": %d}' % number,
+                        key=b"%d" % (number % 7),
+                        headers=[("n", b"%d" % number)],
+                        partition=number % partitions,
+                        timestamp_ms=1_769_817_600_000 + number * 19_200,
+                    )
+                    for number in numbers
+                ]
+                await asyncio.gather(*deliveries)
+            finally:
+                await producer.close()
 
         self.client.run(send())
 
@@ -83,7 +89,7 @@ class Pipeline:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=DEADLINE_S,
+            timeout=COMMAND_S,
             check=False,
         )
 
@@ -107,8 +113,8 @@ class Pipeline:
             headers = dict(each.headers)
             yield int(headers["__dlq.errors.partition"] or b""), int(headers["__dlq.errors.offset"] or b"")
 
-    def assert_table_is_topic(self) -> None:
-        """Row for row, and every bad record among the dead letters."""
+    def assert_table_is_topic(self) -> tuple[int, int]:
+        """Row for row, and every bad record among the dead letters. How many there are of both."""
         good: list[dict[str, Any]] = []
         bad: set[Place] = set()
         for each in self.client.consume(self.topic, until_end=True):
@@ -122,6 +128,7 @@ class Pipeline:
         found = [{name: row[name] for name in good[0]} for row in self.rows()]
         assert found == sorted(good, key=place)
         assert set(self.dead_letters()) == bad
+        return len(good), len(bad)
 
 
 class Driver:
@@ -144,18 +151,54 @@ class Driver:
 
     def wait_for(self, rows: int) -> None:
         """Until it says that so many rows are in the table by its doing."""
-        with self._news:
-            is_there = self._news.wait_for(lambda: self._rows() >= rows or self.process.poll() is not None, DEADLINE_S)
-        assert is_there, self.log
-        assert self._rows() >= rows, self.log
+        assert self.reaches(rows), self.log
 
-    def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to the driver's Python."""
-        self.process.send_signal(number)
+    def wait_for_more(self) -> None:
+        """Until there are more rows by its doing than there were."""
+        assert self.gets_further(), self.log
+
+    def gets_further(self) -> bool:
+        """The same; False if it has ended by itself."""
+        return self.reaches(self._rows() + 1)
+
+    def reaches(self, rows: int) -> bool:
+        """Whether so many rows come before it ends."""
+        for _ in range(DEADLINE_S):  # by seconds, so that time during which the whole machine slept counts as one
+            with self._news:
+                if self._news.wait_for(lambda: self._rows() >= rows or self.process.poll() is not None, 1.0):
+                    return self._rows() >= rows
+        raise AssertionError(f"nothing new in {DEADLINE_S} s: {self.log}")
+
+    def end(self) -> int:
+        """In order; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self, what: str = "both") -> None:
+        """Its Python, its JVM, or both. Waits until the driver has ended."""
+        jvms = self._jvms()
+        for pid in jvms if what != "python" else ():
+            _signalled(pid, signal.SIGKILL)
+        if what != "jvm":
+            self.process.kill()
+        self.wait()
+
+    def pause(self) -> None:
+        """Stops it where it stands."""
+        for pid in (*self._jvms(), self.process.pid):
+            _signalled(pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Lets it go on."""
+        for pid in (*self._jvms(), self.process.pid):
+            _signalled(pid, signal.SIGCONT)
+
+    def _jvms(self) -> list[int]:
+        return [pid for pid, parent, command in processes() if parent == self.process.pid and b"java" in command]
 
     def wait(self) -> int:
         """Its exit code."""
-        code = self.process.wait(DEADLINE_S)
+        code = self.process.wait(COMMAND_S)
         self._listener.join(DEADLINE_S)
         self._errors.close()
         return code
@@ -165,8 +208,12 @@ class Driver:
         """What it complained about."""
         return Path(self._errors.name).read_text()
 
+    def rows_by_name(self) -> dict[str, int]:
+        """How many rows are in the tables by its doing."""
+        return {each["name"]: int(each["rows"]) for each in list(self.said) if "rows" in each}
+
     def _rows(self) -> int:
-        return int(self.said[-1]["rows"]) if self.said else 0
+        return sum(self.rows_by_name().values())
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
@@ -177,6 +224,11 @@ class Driver:
                     self._news.notify_all()
         with self._news:
             self._news.notify_all()
+
+
+def _signalled(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def is_bad(number: int) -> bool:

@@ -1,10 +1,13 @@
 """A topic becomes a table, row for row, whoever is stopped, killed or comes back from the dead."""
 
+import json
 import shutil
-import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,9 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from penstock.client.blocking import SyncClient
 from penstock.spark.lake.compaction import NOTE
 from tests.compatibility.penstock_node import PenstockNode
-from tests.spark.lake.pipelines import DEADLINE_S, Driver, Pipeline, place
+from tests.spark.lake.pipelines import DEADLINE_S, Pipeline, place
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+ROOT = Path(__file__).parents[3]
 RECORDS = 9000
 SMALL = "20 KB"
 """Makes many batches of what is there."""
@@ -37,13 +41,16 @@ def lake(node: PenstockNode, tmp_path: Path) -> Iterator[Pipeline]:
         yield made
 
 
+def seen_by_delta_spark(table: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.spark.delta_session", str(table)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def compactions(lake: Pipeline) -> list[int]:
     return [each["version"] for each in lake.table.history() if each.get("userMetadata") == NOTE]
-
-
-def stopped(driver: Driver) -> int:
-    driver.signal(signal.SIGTERM)
-    return driver.wait()
 
 
 def test_a_run_follows_its_topic_and_joins_small_files(lake: Pipeline) -> None:
@@ -56,7 +63,7 @@ def test_a_run_follows_its_topic_and_joins_small_files(lake: Pipeline) -> None:
     deadline_s = time.monotonic() + DEADLINE_S
     while not (joined := compactions(lake)) and time.monotonic() < deadline_s:
         time.sleep(0.2)
-    assert stopped(driver) == 0, driver.log
+    assert driver.end() == 0, driver.log
     assert joined, "small files were joined"
     lake.assert_table_is_topic()
     last = driver.said[-1]
@@ -67,9 +74,13 @@ def test_a_run_follows_its_topic_and_joins_small_files(lake: Pipeline) -> None:
     again = lake.run("run", "--once")
     assert again.returncode == 0, again.stderr
     assert "orders_lake: 0 offsets read = 0 rows + 0 bad + 0 without a record" in again.stdout
-    assert (
-        "orders_audit: 9,100 offsets = 9,009 rows + 91 bad + 0 without a record; the table is the topic" in again.stdout
-    )
+    told = "orders_audit: 9,100 offsets = 9,009 rows + 91 bad + 0 without a record; the table is the topic"
+    assert told in again.stdout
+
+    stranger = seen_by_delta_spark(lake.directory / "lake")
+    assert (stranger["rows"], stranger["distinct"]) == (9009, 9009)
+    assert stranger["offsets"] == sum(row["offset"] for row in lake.rows())
+    assert stranger["days"] == ["2026-01-31", "2026-02-01", "2026-02-02"]
 
 
 def test_an_audit_names_the_row_that_is_missing_the_one_that_is_there_twice_and_the_one_that_was_altered(

@@ -1,0 +1,47 @@
+"""Delta for Spark, from Maven: a stranger that reads what our lakes write.
+
+    python -m tests.spark.delta_session TABLE
+
+prints, as JSON, how many rows it finds, how many of them are distinct, a sum that does not depend on their order, and
+the columns.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from tests.compatibility import maven
+
+PROJECT = Path(__file__).parent / "delta"
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def jars() -> list[Path]:
+    """What Spark must be given for it."""
+    return sorted((maven.build(PROJECT) / "lib").glob("*.jar"))
+
+
+def main() -> None:
+    """Reads a table."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, jars())))
+    quiet = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.session.timeZone": "UTC"}
+    for name, value in {**SETTINGS, **quiet}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    frame = spark.read.format("delta").load(sys.argv[1])
+    sums = "count(*) AS rows", "count(DISTINCT partition, offset) AS distinct", "sum(offset) AS offsets"
+    found = frame.selectExpr(*sums).first()
+    days = [str(row.day) for row in frame.select("day").distinct().orderBy("day").collect()]
+    print(json.dumps({**found.asDict(), "days": days, "columns": frame.columns}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
