@@ -48,6 +48,9 @@ class State(Enum):
     FAILED = "failed"
 
 
+OVER = (State.DONE, State.FAILED)
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """How a pipeline stands."""
@@ -84,11 +87,6 @@ class Run:
         self._failures = 0
         self._again_s = 0.0
         stream.told = self._told
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will come of it."""
-        return self.state in (State.DONE, State.FAILED)
 
     def _told(self, outcome: Outcome) -> None:
         """A batch is through. Comes from Spark's thread."""
@@ -211,8 +209,7 @@ class Runner:
                 each.close_softly()
         if self._stops == 1 and any(each.is_busy for each in self.runs):
             return False
-        is_through = all(each.is_over for each in self.runs) and not self._is_endless
-        return bool(self._stops) or is_through
+        return bool(self._stops) or is_through([each.state for each in self.runs], is_endless=self._is_endless)
 
     def _saw(self, topic: str, latest: Stored) -> None:
         for each in self.runs:
@@ -239,6 +236,15 @@ class Runner:
                 _ensure(policy.topic, client)
         position = checkpoint.position() or _from_earliest(stream.beginning, lake.source.topic, client)
         return Run(lake, stream, checkpoint, position, is_once=self._is_once)
+
+
+def is_through(states: Sequence[State], *, is_endless: bool) -> bool:
+    """Whether a run has nothing more to do.
+
+    Audits beside it go on when no lake runs, but not in place of lakes that have failed: whoever watches over the
+    process must see that.
+    """
+    return all(each in OVER for each in states) and (not is_endless or State.FAILED in states)
 
 
 def _ensure(topic: str, client: SyncClient) -> None:
