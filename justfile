@@ -67,6 +67,18 @@ power-cuts *arguments:
 crashes *arguments:
     python -m tests.system.crash --record {{ arguments }}
 
+# kills of drivers, executors, Workers and brokers under a lake, and zombies; adds to docs/results/lake-kills.md
+lake-kills *arguments:
+    python -m tests.spark.lake.campaign --record {{ arguments }}
+
+# examples/shop on a cluster, an executor and the broker killed midway; draws docs/pictures/shop.svg
+shop *arguments:
+    python -m tests.spark.shop --picture docs/pictures/shop.svg {{ arguments }}
+
+# lakes beside the connector and delta-spark, and audits: ./dev lake-bench --record
+lake-bench *arguments:
+    python -m benchmarks.lake {{ arguments }}
+
 # fills of a 64 MB file system, as root, on tmpfs and on ext4; adds to docs/results/disk-full.md (2 minutes)
 full-disks *arguments:
     python -m tests.system.disk_full --record {{ arguments }}

@@ -10,18 +10,19 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
 from penstock.client.blocking import SyncClient
+from penstock.client.consumer import Message
 from penstock.client.producer import Producer
 from tests.spark.standalone import processes
 
 COMMAND = (sys.executable, "-m", "penstock.cli.main", "spark")
 DEADLINE_S = 300
-COMMAND_S = 900
 FILE = """
 cluster: {{bootstrap: ["{bootstrap}"]}}
 spark:{spark}
@@ -89,7 +90,7 @@ class Pipeline:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=COMMAND_S,
+            timeout=DEADLINE_S,
             check=False,
         )
 
@@ -116,15 +117,18 @@ class Pipeline:
     def assert_table_is_topic(self) -> tuple[int, int]:
         """Row for row, and every bad record among the dead letters. How many there are of both."""
         good: list[dict[str, Any]] = []
+        row: dict[str, Any]
         bad: set[Place] = set()
         for each in self.client.consume(self.topic, until_end=True):
             headers = [{"key": name, "value": value} for name, value in each.headers]
-            number = int(each.headers[0][1] or b"")
+            number = number_of(each)
             if is_bad(number):
                 bad.add((each.partition, each.offset))
             else:
+                moment = datetime.fromtimestamp(each.timestamp_ms / 1000, UTC)
                 row = {"partition": each.partition, "offset": each.offset, "key": (each.key or b"").decode()}
-                good.append({**row, "value": {"n": number}, "headers": headers})
+                row |= {"value": {"n": number}, "headers": headers, "timestamp": moment, "day": moment.date()}
+                good.append(row)
         found = [{name: row[name] for name in good[0]} for row in self.rows()]
         assert found == sorted(good, key=place)
         assert set(self.dead_letters()) == bad
@@ -198,7 +202,7 @@ class Driver:
 
     def wait(self) -> int:
         """Its exit code."""
-        code = self.process.wait(COMMAND_S)
+        code = self.process.wait(DEADLINE_S)
         self._listener.join(DEADLINE_S)
         self._errors.close()
         return code
@@ -229,6 +233,11 @@ class Driver:
 def _signalled(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def number_of(record: Message) -> int:
+    """As its writer said in a header, whether the value can be read or not."""
+    return int(record.headers[0][1] or b"")
 
 
 def is_bad(number: int) -> bool:
