@@ -3,8 +3,6 @@
 import random
 from collections.abc import Iterable, Iterator
 
-import confluent_kafka
-
 KEY_BYTES = 10
 VALUE_BYTES = 100
 LINES = 4096
@@ -32,6 +30,8 @@ def produce(
     bootstrap: str, topic: str, records: Iterable[tuple[bytes | None, bytes, int]], **settings: str | int
 ) -> int:
     """Writes them all; how many they were."""
+    import confluent_kafka
+
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": bootstrap,
