@@ -105,6 +105,15 @@ def test_topics_by_pattern_and_partitions_by_number(spark: Answerer, two: tuple[
     assert len(both(spark, {**server, "subscribe": f"{odd}, {plain}"})) == 60
 
 
+def test_a_session_elsewhere_in_the_world_sees_the_same_moments(spark: Answerer, two: tuple[Topics, str, str]) -> None:
+    topics, odd, _ = two
+    spark.ask("configure", name="spark.sql.session.timeZone", value="Asia/Kolkata")
+    try:
+        assert len(both(spark, topics.options(odd, includeHeaders="true"))) == 20
+    finally:
+        spark.ask("configure", name="spark.sql.session.timeZone", value="UTC")
+
+
 def test_nothing_to_read_is_no_rows(spark: Answerer, topics: Topics) -> None:
     assert both(spark, topics.options(topics.create(3))) == []
 

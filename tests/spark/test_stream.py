@@ -49,14 +49,16 @@ def test_a_limit_in_bytes(spark: Answerer, topics: Topics, tmp_path: Path) -> No
     assert sizes(batches) == [10, 10, 10, 10]
 
 
-@pytest.mark.parametrize("is_interrupted", [False, True])
-def test_a_checkpoint_of_the_connector_goes_on_without_gap_or_repeat_and_back_again(
-    spark: Answerer, topics: Topics, tmp_path: Path, is_interrupted: bool
+@pytest.mark.parametrize(
+    ("first", "second", "is_interrupted"), [("kafka", "penstock", False), ("penstock", "kafka", True)]
+)
+def test_a_checkpoint_of_either_source_goes_on_in_the_other_without_gap_or_repeat(
+    spark: Answerer, topics: Topics, tmp_path: Path, first: str, second: str, is_interrupted: bool
 ) -> None:
     topic = topics.create(3)
     options = topics.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger="40")
     found: dict[str, list[Any]] = {}
-    for turn, form in enumerate(["kafka", "penstock", "kafka", "penstock"]):
+    for turn, form in enumerate([first, second, first, second]):
         topics.fill(topic, range(turn * 100, turn * 100 + 100), partitions=3)
         batches = run(spark, form, options, tmp_path)
         assert len(batches) >= 3
