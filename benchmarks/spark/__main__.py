@@ -1,6 +1,6 @@
 """Our Spark source beside Spark's Kafka connector, in one session on one machine, in turn.
 
-    python -m benchmarks.spark --rows read,micro-batches,splits,memory [--rounds 5] [--record]
+    python -m benchmarks.spark --rows read,micro-batches,splits,memory,audit [--rounds 5] [--record]
 
 `--record` writes docs/results/spark.json and spark.md. It takes committed code only, replaces the rows of this run and
 leaves the others. `--scale 0.1` measures a tenth of everything, for a quick look.
@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark import memory, planning, reading, results
+from benchmarks.spark import auditing, memory, planning, reading, results
 
 RECORDS = 5_000_000
 SPLITS = 100_000
 BATCH_BYTES = 20_000_000_000
+AUDITED = 10_000_000
 
 Measure = Callable[[Path, int, float], dict[str, Any]]
 ROWS: dict[str, Measure] = {
@@ -24,6 +25,7 @@ ROWS: dict[str, Measure] = {
     "micro-batches": lambda path, rounds, _: planning.measure_micro_batches(path, rounds),
     "splits": lambda path, rounds, scale: planning.measure_splits(path, rounds, int(SPLITS * scale)),
     "memory": lambda path, _, scale: memory.measure(path, int(BATCH_BYTES * scale)),
+    "audit": lambda path, _, scale: auditing.measure(path, int(AUDITED * scale)),
 }
 
 

@@ -1,5 +1,6 @@
-"""What topics hold: records of 100 bytes, or text that compresses as text does; written by librdkafka."""
+"""What topics hold: records of 100 bytes, orders in JSON, text that compresses as text does; librdkafka writes it."""
 
+import math
 import random
 from collections.abc import Iterable, Iterator
 
@@ -9,26 +10,39 @@ LINES = 4096
 WORDS = 2000
 WORD_BYTES = 8
 FLUSH_S = 300
+DAY_MS = 1_769_817_600_000
+"""2026-01-31."""
 
 
-def plain(count: int, partitions: int) -> Iterator[tuple[bytes, bytes, int]]:
+Record = tuple[bytes | None, bytes, int, int]
+"""Key, value, partition, and a timestamp in ms, or 0 for the present."""
+
+
+def plain(count: int, partitions: int) -> Iterator[Record]:
     """Numbered records in turn to each partition."""
     for number in range(count):
-        yield b"%010d" % number, (b"%010d" % number) * (VALUE_BYTES // 10), number % partitions
+        yield b"%010d" % number, (b"%010d" % number) * (VALUE_BYTES // 10), number % partitions, 0
 
 
-def lines(size_bytes: int, line_bytes: int, partitions: int) -> Iterator[tuple[bytes | None, bytes, int]]:
+def orders(count: int, partitions: int, days: int) -> Iterator[Record]:
+    """Small JSON documents in turn to each partition, over so many days, more of them at noon than at midnight."""
+    for number in range(count):
+        value = b'{"n": %d, "amount": %d.%02d}' % (number, number % 977, number % 100)
+        day = days * number / count
+        stamp_ms = DAY_MS + int((day + 0.12 * math.sin(2 * math.pi * day)) * 86_400_000)
+        yield b"%d" % (number % 1000), value, number % partitions, stamp_ms
+
+
+def lines(size_bytes: int, line_bytes: int, partitions: int) -> Iterator[Record]:
     """Text of so many bytes in all; the first partition gets half of it, the others share the rest."""
     chance = random.Random(1)
     words = [b"%0*d" % (WORD_BYTES, chance.randrange(10**WORD_BYTES)) for _ in range(WORDS)]
     pool = [b" ".join(chance.choices(words, k=line_bytes // WORD_BYTES + 1))[:line_bytes] for _ in range(LINES)]
     for number in range(size_bytes // line_bytes):
-        yield None, pool[chance.randrange(LINES)], 0 if number % 2 else 1 + (number // 2) % (partitions - 1)
+        yield None, pool[chance.randrange(LINES)], 0 if number % 2 else 1 + (number // 2) % (partitions - 1), 0
 
 
-def produce(
-    bootstrap: str, topic: str, records: Iterable[tuple[bytes | None, bytes, int]], **settings: str | int
-) -> int:
+def produce(bootstrap: str, topic: str, records: Iterable[Record], **settings: str | int) -> int:
     """Writes them all; how many they were."""
     import confluent_kafka
 
@@ -42,10 +56,10 @@ def produce(
         }
     )
     count = 0
-    for key, value, partition in records:
+    for key, value, partition, timestamp_ms in records:
         while True:
             try:
-                producer.produce(topic, value, key, partition)
+                producer.produce(topic, value, key, partition, timestamp=timestamp_ms)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -49,7 +49,7 @@ def _stream(session: SparkSession, form: str, bootstrap: str, checkpoint: Path) 
 def _micro_batch(query: StreamingQuery, bootstrap: str, records: int) -> float:
     """The longest trigger that read any of them."""
     before = query.lastProgress["batchId"] if query.lastProgress else -1
-    spread = ((None, b"x", number * 37 % PARTITIONS) for number in range(records))
+    spread = ((None, b"x", number * 37 % PARTITIONS, 0) for number in range(records))
     payload.produce(bootstrap, "many", spread, linger_ms=5)
     query.processAllAvailable()
     deadline_s = time.monotonic() + 30
@@ -66,7 +66,7 @@ def measure_splits(directory: Path, rounds: int, splits: int) -> dict[str, Any]:
     with PenstockNode(directory) as node:
         with SyncClient(node.bootstrap) as client:
             client.create_topic("one", 1)
-        payload.produce(node.bootstrap, "one", ((None, b"x", 0) for _ in range(splits)))
+        payload.produce(node.bootstrap, "one", ((None, b"x", 0, 0) for _ in range(splits)))
         session = sessions.start(spark_driver_memory="2g")
         try:
             found: dict[str, list[float]] = {form: [] for form in sessions.FORMATS}

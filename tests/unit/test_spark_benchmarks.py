@@ -1,5 +1,10 @@
 """What the benchmarks of the Spark source say about their figures, goals missed included."""
 
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from benchmarks.side_by_side.results import CannotRecord
@@ -57,5 +62,46 @@ def test_a_tenth_of_everything_is_not_recorded(monkeypatch: pytest.MonkeyPatch) 
 
 def test_half_of_the_text_lies_in_one_partition() -> None:
     found = list(payload.lines(100_000, 1000, partitions=5))
-    assert [len(value) for _, value, _ in found] == [1000] * 100
-    assert [sum(1 for *_, partition in found if partition == number) for number in range(5)] == [50, 13, 13, 12, 12]
+    assert [len(value) for _, value, *_ in found] == [1000] * 100
+    in_each = Counter(partition for _, _, partition, _ in found)
+    assert [in_each[number] for number in range(5)] == [50, 13, 13, 12, 12]
+
+
+def test_orders_come_at_noon_rather_than_at_midnight() -> None:
+    found = list(payload.orders(1000, partitions=4, days=2))
+    assert json.loads(found[95][1]) == {"n": 95, "amount": 95.95}
+    assert [partition for _, _, partition, _ in found[:5]] == [0, 1, 2, 3, 0]
+    stamps = [stamp for *_, stamp in found]
+    assert stamps == sorted(stamps)
+    hours = Counter((stamp - payload.DAY_MS) // 3_600_000 for stamp in stamps)
+    assert set(hours) == set(range(48))
+    assert hours[12] > 5 * hours[24] > 0
+
+
+AUDIT: dict[str, Any] = {
+    "rows": 1000,
+    "partitions": 4,
+    "days": 2,
+    "lake_s": 20.0,
+    "equal_s": 10.0,
+    "differing_s": 12.0,
+    "planted": ["missing: partition 1, offset 7"],
+    "named": ["missing: partition 1, offset 7"],
+    "report": ["orders_audit: 1 of 4 hours DIFFER", "", "missing: partition 1, offset 7"],
+}
+
+
+def test_an_audit_must_name_what_was_planted_and_nothing_else() -> None:
+    assert results.summary("audit", AUDIT)[-1].endswith("named: met")
+    for wrong in ([], ["missing: partition 1, offset 8"], [*AUDIT["named"], "doubled: partition 0, offset 1"]):
+        assert results.summary("audit", {**AUDIT, "named": wrong})[-1].endswith("named: **missed**")
+
+
+def test_a_chart_stands_beside_the_page_and_not_in_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "FILE", tmp_path / "spark.json")
+    monkeypatch.setattr(results, "PAGE", tmp_path / "spark.md")
+    monkeypatch.setattr(results, "CHART", tmp_path / "spark-audit.svg")
+    results.record("audit", {**AUDIT, "chart": "<svg></svg>"})
+    assert (tmp_path / "spark-audit.svg").read_text() == "<svg></svg>"
+    assert "svg" not in (tmp_path / "spark.json").read_text()
+    assert "(spark-audit.svg)" in (tmp_path / "spark.md").read_text()

@@ -1,35 +1,41 @@
-"""An audit as a page for a browser: one file, a chart of rows by hour, a strip for each partition, rows that differ."""
+"""An audit as a page for a browser: one file, a chart of rows by hour, a strip for each partition, rows that differ.
 
+What differs is told first. In the chart it is red and, where there is room, crossed out, for those who see no red.
+"""
+
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from html import escape
 
-from penstock.spark.lake.audit_text import Strip, shown_partitions
+from penstock.spark.lake.audit_text import Strip, shown_parts
 from penstock.spark.lake.auditing import NOTHING, Verdict
 
 COLUMNS = 168
 PARTITIONS_MAX = 64
 ROWS_MAX = 100
-LEFT, WIDE, BARS_HIGH, ROW_HIGH = 60, 900, 140, 14
+LEFT, WIDE, BARS_HIGH, ROW_HIGH = 76, 900, 140, 14
+TITLE_HIGH, AXIS_HIGH = 24, 22
+TICKS = 6
+CROSS_WIDE_MIN = 6.0
 GREEN, RED, GREY, DARK = "#2a9d6f", "#d1344b", "#c9ced6", "#2b2f36"
+FONT = "font-family='system-ui,sans-serif' font-size='11'"
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1000px;color:#2b2f36}"
     "td,th{padding:2px 12px;text-align:right}th{font-weight:600}.bad{color:#d1344b;font-weight:600}"
-    "svg{font:11px system-ui,sans-serif}"
 )
 
 
 def page(verdict: Verdict, name: str, now: datetime) -> str:
     """The whole page."""
     is_same = not verdict.differing
-    head = "The table is the topic." if is_same else f"{len(verdict.differing)} hours differ."
     sums = (
         f"{verdict.offsets:,} offsets = {verdict.log_rows:,} records that can be read + {verdict.bad:,} bad + "
         f"{verdict.empty:,} without a record; the table has {verdict.table_rows:,} rows"
     )
     parts = [
         f"<h1>{escape(name)}</h1>",
-        f"<p class='{'' if is_same else 'bad'}'>{head}</p>",
+        f"<p class='{'' if is_same else 'bad'}'>{_head(verdict)}</p>",
         f"<p>{now:%Y-%m-%d %H:%M} UTC, topic {escape(verdict.topic)}: {sums}.</p>",
         *(_chart(verdict) if verdict.places else ()),
         *_differences(verdict),
@@ -39,45 +45,73 @@ def page(verdict: Verdict, name: str, now: datetime) -> str:
     return f"<!doctype html><meta charset='utf-8'><title>{escape(name)}</title><style>{STYLE}</style>\n{body}\n"
 
 
+def _head(verdict: Verdict) -> str:
+    if not verdict.differing:
+        return "The table is the topic."
+    hours = f"{len(verdict.differing):,} of {len(verdict.places):,} hours"
+    kinds = Counter(each.kind for each in verdict.differences)
+    rows = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    more = "at least " if verdict.has_more else ""
+    return f"The table is not the topic: {more}{rows or 'rows'}, in {hours} of partitions."
+
+
 def _chart(verdict: Verdict) -> Iterator[str]:
     strip = Strip(verdict, COLUMNS)
-    partitions = shown_partitions(verdict, PARTITIONS_MAX)
-    high = BARS_HIGH + 24 + ROW_HIGH * len(partitions)
-    wide = WIDE / strip.count
-    yield f"<svg viewBox='0 0 {LEFT + WIDE} {high}' role='img' aria-label='rows by hour, and where they differ'>"
-    yield from _bars(verdict, strip, wide)
-    yield f"<text x='{LEFT}' y='{BARS_HIGH + 14}' fill='{DARK}'>{escape(_caption(strip))}</text>"
+    partitions = [each.partition for each in shown_parts(verdict.parts(), PARTITIONS_MAX)]
+    below = TITLE_HIGH + BARS_HIGH + AXIS_HIGH
+    size = f"xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {LEFT + WIDE + 4} {below + ROW_HIGH * len(partitions)}'"
+    yield f"<svg {size} {FONT} role='img' aria-label='rows by hour, and where they differ'>"
+    title = f"rows in {strip.hours} (grey: missing in the table); below, by partition: green the same, red differs"
+    yield _text(LEFT, 14, title)
+    yield from _bars(verdict, strip)
+    yield from _axis(strip)
     for row, partition in enumerate(partitions):
-        top = BARS_HIGH + 20 + ROW_HIGH * row
-        yield f"<text x='{LEFT - 8}' y='{top + 10}' text-anchor='end' fill='{DARK}'>{partition}</text>"
-        for column in range(strip.count):
-            found = strip.is_same(partition, column)
-            if found is not None:
-                colour = GREEN if found else RED
-                yield _box(LEFT + column * wide, top, wide, ROW_HIGH - 2, colour)
+        yield from _cells(strip, partition, below + ROW_HIGH * row)
     yield "</svg>"
 
 
-def _bars(verdict: Verdict, strip: Strip, wide: float) -> Iterator[str]:
-    """What the topic has in grey, and before it what the table has."""
+def _bars(verdict: Verdict, strip: Strip) -> Iterator[str]:
+    """What both have in green, and above it what only the topic has in grey or only the table in red."""
     log, table = [0] * strip.count, [0] * strip.count
     for place in verdict.places:
         log[strip.column(place)] += verdict.log.get(place, NOTHING).rows
         table[strip.column(place)] += verdict.table.get(place, NOTHING).rows
     most = max(*log, *table, 1)
+    for column, (expected, found) in enumerate(zip(log, table, strict=True)):
+        surplus = RED if found > expected else GREY
+        for count, colour in ((max(expected, found), surplus), (min(expected, found), GREEN)):
+            high = BARS_HIGH * count / most
+            yield _box(strip, column, TITLE_HIGH + BARS_HIGH - high, high, colour)
+    yield _text(LEFT - 8, TITLE_HIGH + 10, f"{most:,}", "end")
+
+
+def _axis(strip: Strip) -> Iterator[str]:
+    for tick in range(0, strip.count, -(-strip.count // TICKS)):
+        yield _text(_left(strip, tick), TITLE_HIGH + BARS_HIGH + 14, f"{strip.moment(tick):%Y-%m-%d %H}h UTC")
+
+
+def _cells(strip: Strip, partition: int, top: float) -> Iterator[str]:
+    yield _text(LEFT - 8, top + 10, f"partition {partition}", "end")
     for column in range(strip.count):
-        for count, share, colour in ((log[column], 1.0, GREY), (table[column], 0.6, GREEN)):
-            high = (BARS_HIGH - 20) * count / most
-            yield _box(LEFT + column * wide, BARS_HIGH - high, wide * share, high, colour)
-    yield f"<text x='{LEFT - 8}' y='24' text-anchor='end' fill='{DARK}'>{most:,}</text>"
+        is_same = strip.is_same(partition, column)
+        if is_same is not None:
+            yield _box(strip, column, top, ROW_HIGH - 2, GREEN if is_same else RED)
+        if is_same is False and WIDE / strip.count >= CROSS_WIDE_MIN:
+            yield _text(_left(strip, column + 0.5), top + 10, "×", "middle", "white")
 
 
-def _box(x: float, y: float, wide: float, high: float, colour: str) -> str:
-    return f"<rect x='{x:.1f}' y='{y:.1f}' width='{max(0.5, wide - 0.5):.1f}' height='{high:.1f}' fill='{colour}'/>"
+def _left(strip: Strip, column: float) -> float:
+    return LEFT + WIDE * column / strip.count
 
 
-def _caption(strip: Strip) -> str:
-    return f"rows by hour (grey: topic, green: table) and partitions below; {strip.caption}"
+def _box(strip: Strip, column: int, top: float, high: float, colour: str) -> str:
+    wide = max(0.5, WIDE / strip.count - 0.5)
+    left = _left(strip, column)
+    return f"<rect x='{left:.1f}' y='{top:.1f}' width='{wide:.1f}' height='{high:.1f}' fill='{colour}'/>"
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", colour: str = DARK) -> str:
+    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' fill='{colour}'>{escape(text)}</text>"
 
 
 def _differences(verdict: Verdict) -> Iterator[str]:
@@ -85,26 +119,26 @@ def _differences(verdict: Verdict) -> Iterator[str]:
         return
     yield "<h2>Rows that differ</h2><table><tr><th>what</th><th>partition</th><th>offset</th><th>in the table</th></tr>"
     for each in verdict.differences[:ROWS_MAX]:
-        cells = f"<td>{each.partition}</td><td>{each.offset}</td><td>{each.table_rows} times</td>"
+        cells = f"<td>{each.partition}</td><td>{each.offset}</td><td>{_times(each.table_rows)}</td>"
         yield f"<tr><td class='bad'>{each.kind}</td>{cells}</tr>"
     yield "</table>"
     if verdict.has_more or len(verdict.differences) > ROWS_MAX:
         yield "<p>… and more.</p>"
 
 
+def _times(count: int) -> str:
+    return {0: "not there", 1: "once"}.get(count, f"{count} times")
+
+
 def _table(verdict: Verdict) -> Iterator[str]:
-    differing = set(verdict.differing)
     head = "<th>partition</th><th>in the topic</th><th>in the table</th><th>first</th><th>last</th><th>differ</th>"
     yield f"<h2>By partition</h2><table><tr>{head}</tr>"
-    for partition in shown_partitions(verdict, PARTITIONS_MAX):
-        places = [each for each in verdict.places if each.partition == partition]
-        logs = [verdict.log[each] for each in places if each in verdict.log]
-        counts = [sum(side.get(each, NOTHING).rows for each in places) for side in (verdict.log, verdict.table)]
-        first = min((each.first for each in logs), default="")
-        last = max((each.last for each in logs), default="")
-        wrong = sum(each in differing for each in places)
-        yield (
-            f"<tr><td>{partition}</td><td>{counts[0]:,}</td><td>{counts[1]:,}</td><td>{first}</td><td>{last}</td>"
-            f"<td class='{'bad' if wrong else ''}'>{wrong or '-'}</td></tr>"
-        )
+    for each in shown_parts(verdict.parts(), PARTITIONS_MAX):
+        ends = f"<td>{_shown(each.first)}</td><td>{_shown(each.last)}</td>"
+        wrong = f"<td class='{'bad' if each.differing_hours else ''}'>{each.differing_hours or '-'}</td>"
+        yield f"<tr><td>{each.partition}</td><td>{each.log_rows:,}</td><td>{each.table_rows:,}</td>{ends}{wrong}</tr>"
     yield "</table>"
+
+
+def _shown(offset: int | None) -> str:
+    return "" if offset is None else str(offset)

@@ -1,8 +1,9 @@
 """An audit for people: a table by partition, a strip of hours, and the rows that differ. On the terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 
-from penstock.spark.lake.auditing import NOTHING, Verdict, moment_of
+from penstock.spark.lake.auditing import Part, Verdict, moment_of
 from penstock.spark.lake.fingerprints import Place
 
 WIDTH = 72
@@ -20,21 +21,17 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     if not verdict.places:
         return
     yield f"{'partition':>9}  {'in the topic':>14}  {'in the table':>14}  {'hours':>6}  {'differ':>6}"
-    partitions = shown_partitions(verdict, PARTITIONS_MAX)
-    differing = set(verdict.differing)
-    for partition in partitions:
-        places = [each for each in verdict.places if each.partition == partition]
-        log = sum(verdict.log.get(each, NOTHING).rows for each in places)
-        table = sum(verdict.table.get(each, NOTHING).rows for each in places)
-        wrong = sum(each in differing for each in places)
-        yield f"{partition:>9}  {log:>14,}  {table:>14,}  {len(places):>6,}  {wrong or '-':>6}"
-    hidden = len({each.partition for each in verdict.places}) - len(partitions)
-    if hidden:
-        yield f"{'':9}  and {hidden} partitions more, of which those above are the ones to look at"
+    parts = verdict.parts()
+    shown = shown_parts(parts, PARTITIONS_MAX)
+    for each in shown:
+        counts = f"{each.log_rows:>14,}  {each.table_rows:>14,}  {each.hours:>6,}"
+        yield f"{each.partition:>9}  {counts}  {each.differing_hours or '-':>6}"
+    if len(parts) > len(shown):
+        yield f"{'':9}  and {len(parts) - len(shown)} partitions more, of which those above are the ones to look at"
     yield ""
     strip = Strip(verdict)
-    for partition in partitions:
-        yield f"{partition:>9}  {strip.text(partition)}"
+    for each in shown:
+        yield f"{each.partition:>9}  {strip.text(each.partition)}"
     yield f"{'':9}  {strip.caption}"
     if verdict.differences:
         yield ""
@@ -43,25 +40,25 @@ def _lines(verdict: Verdict) -> Iterator[str]:
             yield "… and more: the table of audits has the hours"
 
 
-def shown_partitions(verdict: Verdict, at_most: int) -> list[int]:
+def shown_parts(parts: Iterable[Part], at_most: int) -> list[Part]:
     """All, or those that differ before the others."""
-    differing = {each.partition for each in verdict.differing}
-    every = sorted({each.partition for each in verdict.places}, key=lambda each: (each not in differing, each))
-    return sorted(every[:at_most])
+    first = sorted(parts, key=lambda each: (not each.differing_hours, each.partition))
+    return sorted(first[:at_most])
 
 
 class Strip:
     """Hours from left to right, several in one column where there are very many."""
 
     def __init__(self, verdict: Verdict, width: int = WIDTH) -> None:
-        hours = [each.hour for each in verdict.places]
+        places = verdict.places
+        hours = [each.hour for each in places]
         self.first = min(hours)
         self.step = -(-(max(hours) - self.first + 1) // width)
         self.count = -(-(max(hours) - self.first + 1) // self.step)
         self._last = max(hours)
         differing = set(verdict.differing)
         self._cells: dict[tuple[int, int], bool] = {}
-        for each in verdict.places:
+        for each in places:
             cell = (each.partition, self.column(each))
             self._cells[cell] = self._cells.get(cell, True) and each not in differing
 
@@ -78,9 +75,17 @@ class Strip:
         letters = {None: EMPTY, True: SAME, False: OTHER}
         return "".join(letters[self.is_same(partition, column)] for column in range(self.count))
 
+    def moment(self, column: int) -> datetime:
+        """When a column begins."""
+        return moment_of(self.first + column * self.step)
+
+    @property
+    def hours(self) -> str:
+        """What a column is."""
+        return "an hour" if self.step == 1 else f"{self.step} hours"
+
     @property
     def caption(self) -> str:
         """What the strip shows."""
-        hours = "an hour" if self.step == 1 else f"{self.step} hours"
         begin, end = moment_of(self.first), moment_of(self._last)
-        return f"{begin:%Y-%m-%d %H}h to {end:%Y-%m-%d %H}h UTC, {hours} each: {SAME} the same, {OTHER} differs"
+        return f"{begin:%Y-%m-%d %H}h to {end:%Y-%m-%d %H}h UTC, {self.hours} each: {SAME} the same, {OTHER} differs"

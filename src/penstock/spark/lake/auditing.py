@@ -3,6 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,9 +48,22 @@ class Side:
     bad: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+class Part(NamedTuple):
+    """A partition in an audit."""
+
+    partition: int
+    hours: int
+    differing_hours: int
+    log_rows: int
+    table_rows: int
+    first: int | None
+    """The least offset that the topic has there."""
+    last: int | None
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """Both sides of a topic."""
+    """Both sides of a topic. There may be very many places, so they are brought into order once."""
 
     topic: str
     log: Tallies
@@ -58,15 +75,36 @@ class Verdict:
     has_more: bool = False
     """Whether there are more of them than that."""
 
-    @property
+    @cached_property
     def places(self) -> list[Place]:
         """All of either side."""
         return sorted(self.log.keys() | self.table.keys())
 
-    @property
+    @cached_property
     def differing(self) -> list[Place]:
         """Where the sides are not the same."""
         return [each for each in self.places if self.log.get(each) != self.table.get(each)]
+
+    def parts(self) -> list["Part"]:
+        """What a partition has in all, for each of them."""
+        differing = set(self.differing)
+        found: list[Part] = []
+        for partition, places in groupby(self.places, key=attrgetter("partition")):
+            hours = list(places)
+            logs = [self.log[each] for each in hours if each in self.log]
+            tables = [self.table[each] for each in hours if each in self.table]
+            found.append(
+                Part(
+                    partition,
+                    len(hours),
+                    sum(each in differing for each in hours),
+                    sum(each.rows for each in logs),
+                    sum(each.rows for each in tables),
+                    min((each.first for each in logs), default=None),
+                    max((each.last for each in logs), default=None),
+                )
+            )
+        return found
 
     @property
     def log_rows(self) -> int:

@@ -143,8 +143,20 @@ def test_a_report_names_hours_and_rows(tmp_path: Path) -> None:
     assert text.endswith("missing: partition 1, offset 71")
     html = page(found, "a<b", datetime(2026, 2, 1, tzinfo=UTC))
     assert "a&lt;b" in html
-    assert html.count("#d1344b'/>") == 1, "one red cell"
-    assert "<td class='bad'>missing</td><td>1</td><td>71</td>" in html
+    assert "The table is not the topic: 1 missing, in 1 of 4 hours of partitions." in html
+    assert html.count("#d1344b'/>") == html.count(">×</text>") == 1, "one red cell, crossed out"
+    assert html.count("#c9ced6'/>") == 2, "rows of the topic, grey behind what the table has"
+    assert "<td class='bad'>missing</td><td>1</td><td>71</td><td>not there</td>" in html
+    assert "2026-01-31 12h UTC" in html
+
+
+def test_what_the_table_has_too_much_is_red_in_the_chart(tmp_path: Path) -> None:
+    first, second = topic()
+    found = audited(tmp_path, topic(), [first, second, second.slice(7, 1)])
+    html = page(found, "a", datetime(2026, 2, 1, tzinfo=UTC))
+    assert "1 doubled, in 1 of 4 hours" in html
+    assert "<td>2 times</td>" in html
+    assert html.count("#d1344b'/>") == 2, "a cell, and the top of a bar"
 
 
 def test_a_report_of_very_many_hours_and_partitions_stays_short(tmp_path: Path) -> None:
