@@ -102,6 +102,15 @@ class _Cutter:
             is_from_start = False
             if first < end:
                 self._close()
+                first = self._add_many(partition, first, end, mean_bytes)
+
+    def _add_many(self, partition: TopicPartition, first: int, end: int, mean_bytes: float) -> int:
+        """Fills one empty task after another, all alike, as long as there is enough for two; where it stopped."""
+        taken = self._fitting(end - first, mean_bytes)
+        stop = end - taken - int((self._task_bytes + self._slack_bytes) / mean_bytes)
+        firsts = range(first, stop, taken)
+        self._splits += [(Piece(partition, each, each + taken, False),) for each in firsts]
+        return first + len(firsts) * taken
 
     def _fitting(self, count: int, mean_bytes: float) -> int:
         """How many of so many offsets go into this task; at least one if it is empty."""
@@ -205,6 +214,9 @@ class Task(NamedTuple):
 
 def packed(split: Split, topic_ids: Mapping[str, bytes]) -> Task:
     """As small as a planner of very many tasks wants it."""
+    if len(split) == 1:
+        (((topic, partition), first, end, is_from_start),) = split
+        return Task(((topic, topic_ids[topic]),), ((0, partition, first, end, is_from_start),))
     numbers: dict[str, int] = {}
     pieces = tuple(
         (numbers.setdefault(topic, len(numbers)), partition, first, end, is_from_start)
