@@ -14,6 +14,8 @@ from penstock.model.errors import FrameTooLarge
 from penstock.model.limits import DEFAULT_LIMITS
 
 _LENGTH = struct.Struct(">i")
+_ZEROS = memoryview(bytes(1024 * 1024))
+"""What a buffer grows by at most. Zeros that are made anew each time cost more than it costs to receive into them."""
 
 
 class FrameReader:
@@ -110,7 +112,7 @@ class FrameReader:
         if buffer is None:
             buffer = self._buffer = bytearray(self._first_bytes)
         elif self._end == len(buffer):
-            buffer.extend(bytes(self._room_needed(buffer, self._start, self._end - self._start)))
+            buffer.extend(_ZEROS[: self._room_needed(buffer, self._start, self._end - self._start)])
         self._view = memoryview(buffer)[self._end :]
         return self._view
 
@@ -176,7 +178,7 @@ class FrameReader:
             return self._growth_bytes
         length: int = _LENGTH.unpack_from(buffer, start)[0]
         missing = 4 + length - held
-        return max(1, min(missing, max(self._growth_bytes, held)))
+        return max(1, min(missing, max(self._growth_bytes, held), len(_ZEROS)))
 
 
 def has_no_views(buffer: bytearray) -> bool:

@@ -37,9 +37,21 @@ def test_frames_come_out_as_they_went_in(payloads: list[bytes], piece: int, firs
     assert reader.held_bytes == 0
 
 
-def test_a_large_frame_arrives_whole() -> None:
-    payload = bytes(range(256)) * 4096
-    assert feed(FrameReader(2**20), framed(payload), 65536) == [payload]
+@pytest.mark.parametrize("size_bytes", [2**20, 10 * 2**20 + 7])
+def test_a_large_frame_arrives_whole(size_bytes: int) -> None:
+    payload = (bytes(range(256)) * (size_bytes // 256 + 1))[:size_bytes]
+    assert feed(FrameReader(size_bytes), framed(payload), 300_000) == [payload]
+
+
+def test_a_reader_says_beforehand_by_how_much_it_will_grow() -> None:
+    reader = FrameReader(2**30)
+    feed(reader, struct.pack(">i", 2**30), 4)
+    for _ in range(20):
+        held, growth = reader.held_bytes, reader.growth_bytes
+        room = reader.writable()
+        assert reader.held_bytes == held + growth
+        reader.received(len(room))
+    assert reader.held_bytes > 10 * 2**20
 
 
 def test_a_frame_that_was_handed_out_is_never_overwritten() -> None:
