@@ -9,8 +9,7 @@ import asyncio
 import cProfile
 import pstats
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from benchmarks.micro.timing import Row, compare, report
 from penstock.host.clock import HostClock
@@ -25,7 +24,7 @@ from penstock.server.handlers.fetch import fetch
 from penstock.server.handlers.produce import produce
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
-from penstock.server.serving import Answer, Call
+from penstock.server.serving import Call
 from penstock.wire.api import Api
 from penstock.wire.codec import encode
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -46,16 +45,6 @@ class BenchNode:
         self.clock = HostClock()
         self.partitions = Partitions()
         self.fetch_sessions = FetchSessions(HostEntropy())
-
-
-def now(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What a first stage returns; it must not wait."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        answer: Answer = end.value
-        return answer
-    raise AssertionError("it suspended")
 
 
 def a_batch() -> bytearray:
@@ -111,7 +100,7 @@ def fetching(node: BenchNode, first: int, count: int) -> tuple[Callable[[], obje
     logs = [node.directory.logs[f"bench-{first + n}"] for n in range(count)]
 
     def handle() -> object:
-        answer = now(fetch(call(node, 1, FETCH_VERSION), frame, 0))
+        answer = fetch(call(node, 1, FETCH_VERSION), frame, 0)
         assert isinstance(answer, list)
         for buffer in answer:
             if isinstance(buffer, FileSlice):
@@ -138,7 +127,7 @@ def idling(node: BenchNode) -> tuple[Callable[[], object], Callable[[], object]]
 
     def ask(session_id: int, epoch: int, asked: list[FetchTopic]) -> object:
         request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=asked, session_id=session_id, session_epoch=epoch)
-        answer = now(fetch(call(node, 1, FETCH_VERSION), memoryview(encode(request, FETCH_VERSION)), 0))
+        answer = fetch(call(node, 1, FETCH_VERSION), memoryview(encode(request, FETCH_VERSION)), 0)
         assert isinstance(answer, list)
         for buffer in answer:
             if isinstance(buffer, FileSlice):

@@ -112,6 +112,8 @@ class Log:
         self.cuts = 0
         """How often the end was cut off; a sync that began before a cut promises nothing."""
         self._on_dirty = on_dirty
+        self._old_end: tuple[Segment, int, int] | None = None
+        """Where a segment ended when it was last read: its offset and position. What is cut off is a segment anew."""
 
     def __repr__(self) -> str:
         return f"<log {self.path}: offsets {self.start_offset} to {self.written_end}>"
@@ -367,6 +369,14 @@ class Log:
         while at < len(self.segments):
             segment = self.segments[at]
             size_bytes, end_offset = segment.size_bytes, segment.end_offset
+            if end_offset <= limit:
+                known = self._old_end
+                self._old_end = (segment, end_offset, size_bytes)
+                if known is not None and known[0] is segment and known[1] == offset:
+                    # A reader that follows the end: nothing has to be looked for.
+                    position = known[2]
+                    if 0 < size_bytes - position <= bytes_max:
+                        return FileSlice(self._pool.file(self.path_of(segment, "log")), position, size_bytes - position)
             found = self._find(segment, offset, size_bytes)
             if found is None:  # the offset lies in a gap at the segment's end
                 at += 1

@@ -59,7 +59,7 @@ class Order:
             place.answer = NOTHING
         elif isinstance(answer, Later):
             place.later = answer
-            answer.begin(partial(self._done, place))
+            answer.begin(partial(self._done, place), self._on_error)
         elif isinstance(answer, Awaitable):
             place.waiting = answer
             place.task = asyncio.get_running_loop().create_task(self._finish(place))

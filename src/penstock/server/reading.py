@@ -27,9 +27,9 @@ class Reading:
     __slots__ = (
         "_bytes_max",
         "_fetching",
-        "_is_committed",
         "_partitions",
         "found",
+        "is_committed",
         "is_final",
         "leaders",
         "size_bytes",
@@ -39,7 +39,7 @@ class Reading:
         self._partitions = partitions
         self._fetching = fetching
         self._bytes_max = bytes_max
-        self._is_committed = is_committed
+        self.is_committed = is_committed
         self.found: list[tuple[Wanted, FetchedPartition]] = []
         self.leaders: dict[int, Leader] = {}
         """Who leads partitions that were asked for here, by node id."""
@@ -104,8 +104,8 @@ class Reading:
     def _read(self, wanted: Wanted, log: Log, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
         offset = wanted.offset
         high_watermark, stable, start = log.high_watermark, log.last_stable_offset, log.start_offset
-        limit = stable if self._is_committed else high_watermark
-        aborted: list[tuple[int, int]] | None = [] if self._is_committed else None
+        limit = stable if self.is_committed else high_watermark
+        aborted: list[tuple[int, int]] | None = [] if self.is_committed else None
         try:
             if wanted.last_fetched_epoch >= 0:
                 diverging = _divergence(log, offset, wanted.last_fetched_epoch)
@@ -132,7 +132,7 @@ class Reading:
             return FetchedPartition(wanted.index, 0, high_watermark, stable, start, aborted, NO_RECORDS)
         if log.segments[-1].base_offset > offset:
             self.is_final = True  # a slice ends with its segment, and there is more behind it
-        if self._is_committed:
+        if self.is_committed:
             try:
                 aborted = [(t.producer_id, t.first_offset) for t in _aborted_in(log, offset, part, limit)]
             except BaseException as error:

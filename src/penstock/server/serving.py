@@ -26,18 +26,18 @@ class Later(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def begin(self, done: Callable[[Buffers], None]) -> None:
-        """Starts; `done` is called once, maybe at once, and must not wait."""
+    def begin(self, done: Callable[[Buffers], None], fail: Callable[[Exception], None]) -> None:
+        """Starts; `done` or `fail` is called once, maybe at once, and must not wait. Failing ends the connection."""
 
     @abstractmethod
     def cancel(self) -> None:
-        """Nobody wants it any more: `done` is not called from now on."""
+        """Nobody wants it any more: nothing is called from now on."""
 
 
 Answer: TypeAlias = Buffers | Awaitable[Buffers] | Later | None
 """What a framed handler returns; None when the client wants no answer (acks=0).
 
-Something to await holds no file slice before it runs: if the client goes at that moment, it never does.
+What is still to come holds no file slice before it begins or runs: if the client goes at that moment, it never does.
 """
 
 

@@ -1,6 +1,7 @@
 """One log: what appends get, what reads find; held against plain lists wherever a question has many answers."""
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -10,11 +11,18 @@ from penstock.log.index import AbortedTransaction, ActiveIndex, SealedIndex
 from penstock.log.log import TimedOffset
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment
-from penstock.model.errors import CorruptBatch, InvalidBatch, OffsetOutOfRange, OutOfOrderSequence, StorageError
+from penstock.model.errors import (
+    CorruptBatch,
+    InvalidBatch,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    StorageError,
+    TornBatch,
+)
 from penstock.records.check import Rules
 from penstock.records.compression import Codec
 from penstock.records.control import ControlType
-from penstock.records.header import BatchView, TimestampType
+from penstock.records.header import BatchView, TimestampType, batches
 from penstock.records.rows import Record, rows
 from tests.unit.log.place import SETTINGS, Place, a_batch, a_marker, from_producer
 
@@ -249,6 +257,30 @@ def test_every_read_is_what_a_plain_list_says(seed: int) -> None:
                         part.release()
                     expected = naive_read(place, offset, bytes_max, limit, at_least_one=at_least_one)
                     assert found == expected, (offset, limit, bytes_max)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_reader_that_follows_the_end_gets_what_a_plain_list_says_whatever_is_cut_off(seed: int) -> None:
+    random = Random(seed)
+    place = Place()
+    log = place.log
+    offset = 0
+    for _ in range(60):
+        if random.random() < 0.2:
+            place.truncate(random.randrange(max(0, log.written_end - 4), log.written_end + 1))
+        for _ in range(random.choice((1, 1, 3))):
+            place.append(a_batch(random.randrange(1, 4), value=b"v" * random.randrange(200)))
+        offset = min(offset, log.written_end)
+        while offset < log.written_end:
+            bytes_max = random.choice((1, 150, 10_000))
+            part = log.read(offset, bytes_max, limit=log.written_end)
+            assert part is not None
+            found = part.read()
+            part.release()
+            assert found == naive_read(place, offset, bytes_max, log.written_end, at_least_one=True)
+            with suppress(TornBatch):
+                for batch in batches(found):
+                    offset = batch.last_offset + 1
 
 
 def test_offsets_outside_are_out_of_range() -> None:

@@ -8,6 +8,7 @@ Departs   from Kafka 4.3: replicas are refused for now; a log that is offline is
 """
 
 import asyncio
+from functools import partial
 from typing import cast
 
 from penstock.model.errors import ErrorCode
@@ -36,8 +37,8 @@ READ_COMMITTED = 1
 LAST_WITHOUT_STORAGE_ERROR = 5
 
 
-@serves_frames(FetchRequest)
-async def fetch(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_frames(FetchRequest, is_prompt=True)
+def fetch(call: Call, frame: memoryview, position: int) -> Answer:
     """Looks once; if that is not enough, the rest waits."""
     request = decode_request(FetchRequest, call.version, frame, position)
     node = node_of(call)
@@ -61,16 +62,8 @@ async def fetch(call: Call, frame: memoryview, position: int) -> Answer:
     wait_ms = request.max_wait_ms
     if wait_ms <= 0 or reading.size_bytes >= bytes_min or reading.is_final or not fetching.has_wanted:
         return _answer(call, node, fetching, reading)
-    reading.release()
     deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
-    return _later(call, node, fetching, reading, bytes_min, deadline_s)
-
-
-async def _later(
-    call: Call, node: Needs, fetching: Fetching, reading: Reading, bytes_min: int, deadline_s: float
-) -> Buffers:
-    await LongPoll().wait(reading, list(fetching.wanted), bytes_min, deadline_s)
-    return _answer(call, node, fetching, reading)
+    return LongPoll(reading, fetching.wanted, bytes_min, deadline_s, partial(_answer, call, node, fetching, reading))
 
 
 def _answer(call: Call, node: Needs, fetching: Fetching, reading: Reading) -> Buffers:

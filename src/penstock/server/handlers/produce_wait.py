@@ -45,8 +45,9 @@ class Confirmation(Later):
         self._left = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, done: Callable[[Buffers], None]) -> None:
-        """Starts to wait."""
+    def begin(self, done: Callable[[Buffers], None], fail: Callable[[Exception], None]) -> None:
+        """Starts to wait. It cannot fail: what goes wrong with a partition is part of the answer."""
+        del fail
         self._done = done
         acks = self._acks
         for outcome in self._outcomes:

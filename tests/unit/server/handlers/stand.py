@@ -22,6 +22,7 @@ from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers.fetch import fetch
 from penstock.server.handlers.produce import produce
+from penstock.server.order import release
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
 from penstock.server.serving import Answer, Buffers, Call, Later
@@ -121,7 +122,7 @@ class Stand:
         """The first stage of a framed handler."""
         frame = memoryview(bytearray(b"head") + encode(request, version))
         call = self.call(request.KEY, version, correlation_id)
-        return produce(call, frame, 4) if isinstance(request, ProduceRequest) else await fetch(call, frame, 4)
+        return produce(call, frame, 4) if isinstance(request, ProduceRequest) else fetch(call, frame, 4)
 
     async def produce(self, request: ProduceRequest, version: int = 12) -> ProduceResponse:
         return cast("ProduceResponse", read_answer(await finish(await self.begin(request, version)), 0, version))
@@ -270,7 +271,14 @@ async def finish(answer: Answer) -> Buffers:
         raise AssertionError("no answer")
     if isinstance(answer, Later):
         future: asyncio.Future[Buffers] = asyncio.get_running_loop().create_future()
-        answer.begin(future.set_result)
+
+        def done(buffers: Buffers) -> None:
+            if future.cancelled():  # and `cancel` is on its way
+                release(buffers)
+            else:
+                future.set_result(buffers)
+
+        answer.begin(done, future.set_exception)
         try:
             return await future
         except asyncio.CancelledError:

@@ -1,14 +1,13 @@
 """A fetch that waits: how long, what wakes it, and that it leaves nothing behind."""
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from penstock.model.errors import ErrorCode
 from penstock.records.control import ControlType
-from penstock.server import long_poll
+from penstock.server.long_poll import LongPoll
 from penstock.server.reading import Reading
 from penstock.wire.messages.fetch import FetchRequest, FetchResponse
 from tests.unit.server.handlers.stand import (
@@ -116,8 +115,7 @@ def test_nothing_is_held_while_there_is_too_little() -> None:
         request = to_fetch(part(), max_wait_ms=2_000, min_bytes=1_000_000)
         unawaited = await stand.begin(request, 12)
         assert stand.pins == 0
-        assert isinstance(unawaited, Coroutine)
-        unawaited.close()
+        assert isinstance(unawaited, LongPoll), "it never begins, and nothing has to be put away"
         task = later(stand, request)
         await asyncio.sleep(1)
         assert stand.pins == 0
@@ -225,9 +223,8 @@ def test_a_client_that_goes_leaves_no_trace() -> None:
         assert stand.watchers == 0
         assert stand.pins == 0
         unawaited = await stand.begin(to_fetch(part(0, 1), max_wait_ms=60_000), 12)
-        assert isinstance(unawaited, Coroutine)
-        unawaited.close()
-        assert stand.watchers == 0
+        assert isinstance(unawaited, LongPoll)
+        assert stand.watchers == 0, "it has not begun"
 
     running(story)
 
@@ -285,7 +282,7 @@ def test_a_thousand_partitions_are_measured_only_where_something_happens(monkeyp
 
     running(story)
     assert measured == [n * 7 for n in range(10)]
-    assert len(looks) == 3, "at the beginning, when the wait begins, at the end"
+    assert len(looks) == 2, "at the beginning and at the end"
 
 
 def test_wakings_that_bring_nothing_do_not_spin() -> None:
@@ -302,6 +299,57 @@ def test_wakings_that_bring_nothing_do_not_spin() -> None:
     running(story)
 
 
-def test_numbers_of_watchers_are_never_shared() -> None:
-    first, second = long_poll.LongPoll(), long_poll.LongPoll()
-    assert first._key != second._key
+def test_two_waits_for_the_same_partition_are_both_told() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        tasks = [later(stand, to_fetch(part(), max_wait_ms=60_000)) for _ in range(2)]
+        await asyncio.sleep(1)
+        assert stand.watchers == 2
+        stand.append(partition)
+        for task in tasks:
+            assert offsets(parts_of(await task)[0]) == [0]
+
+    running(story)
+
+
+def test_what_comes_in_together_leaves_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        look = Reading.look
+
+        def counted(self: Reading) -> None:
+            looks.append(1)
+            look(self)
+
+        monkeypatch.setattr(Reading, "look", counted)
+        task = later(stand, to_fetch(part(), max_wait_ms=60_000))
+        await asyncio.sleep(1)
+        for _ in range(5):
+            stand.append(partition)
+        assert offsets(parts_of(await task)[0]) == [0, 1, 2, 3, 4]
+
+    running(story)
+    assert len(looks) == 2, "at the beginning and at the end"
+
+
+@pytest.mark.parametrize("when", ["woken", "time is up"])
+def test_a_mistake_of_ours_ends_the_wait_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        task = later(stand, to_fetch(part(), max_wait_ms=2_000))
+        await asyncio.sleep(1)
+
+        def broken(self: Reading) -> None:
+            raise RuntimeError("planted")
+
+        monkeypatch.setattr(Reading, "look", broken)
+        if when == "woken":
+            stand.append(partition)
+        with pytest.raises(RuntimeError, match="planted"):
+            await task
+        assert stand.watchers == 0
+        assert stand.pins == 0
+
+    running(story)

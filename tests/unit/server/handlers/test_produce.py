@@ -366,8 +366,8 @@ def test_a_client_that_goes_while_one_of_its_logs_fails_is_told_nothing() -> Non
         partitions = [await stand.add(index=index, settings=FSYNC) for index in range(2)]
         answer = await stand.begin(to_produce(("t", 0, a_batch()), ("t", 1, a_batch())), 12)
         assert isinstance(answer, Later)
-        told: list[Buffers] = []
-        answer.begin(told.append)
+        told: list[Buffers | Exception] = []
+        answer.begin(told.append, told.append)
         partitions[1].log.take_offline("for a test")
         partitions[1].advance()
         answer.cancel()
