@@ -96,8 +96,7 @@ class DeadLetters:
                 each.value,
                 key=each.key,
                 headers=[*each.headers, *headers_of(each, self._plan.pipeline)],
-                partition=each.partition % count,
-                timestamp_ms=each.timestamp_ms if each.timestamp_ms >= 0 else None,
+                partition=each.partition % count,  # dated now: by the time of an old record, retention would delete it
             )
             for each in letters
         ]
