@@ -110,7 +110,7 @@ async def create_topics(client: Client) -> None:
     known = {each.name for each in await client.topics()}
     for name, partitions in TOPICS.items():
         if name not in known:
-            await client.create_topic(name, partitions)
+            await client.create_topic(name, partitions, configs={"retention.ms": "-1"})  # its times lie far back
 
 
 async def generate(bootstrap: str | None, shop: Shop, events: int, rate: float) -> None:

@@ -85,7 +85,7 @@ def _chart(story: Story) -> Iterator[str]:
     yield f'<path d="M{LEFT} {TOP}V{BOTTOM}H{RIGHT}" fill="none" stroke="{FAINT}"/>\n'
     for share in (0.5, 1.0):
         yield _text(LEFT - 8, place(0, most * share)[1] + 4, f"{most * share:,.0f}", 11, FAINT, "end")
-    step_s = 10 if end_s <= 120 else 30
+    step_s = 5 if end_s <= 60 else 10
     for second in range(0, int(end_s) + 1, step_s):
         yield _text(place(second, 0)[0], BOTTOM + 16, f"{second} s", 11, FAINT, "middle")
     yield _line([place(each.at_s, each.written) for each in story.samples], FAINT, dashes="5 4")
@@ -104,7 +104,13 @@ def _chart(story: Story) -> Iterator[str]:
         yield f'<path d="M{x:.1f} {TOP + 12}V{BOTTOM}" stroke="{RED}" stroke-dasharray="2 3"/>\n'
         side, anchor = (-5, "end") if number == 0 else (5, "start")
         yield _text(x + side, TOP + 26 + 18 * number, what, 12, RED, anchor)
-    yield _text(LEFT, HEIGHT - 18, "Drawn from a run, from the start of Spark to the last row.", 11, FAINT)
+    yield _text(
+        LEFT,
+        HEIGHT - 18,
+        "Drawn from a run, from the moment when all tables had their first rows to the last row.",
+        11,
+        FAINT,
+    )
 
 
 def _names(ends: dict[str, tuple[float, str]]) -> Iterator[str]:

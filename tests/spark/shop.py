@@ -32,6 +32,7 @@ from tests.system.victim import Victim
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
 TABLES = ("clicks", "orders", "payments")
+LAKES = tuple(f"{name}_lake" for name in TABLES)
 RATE = 500.0
 SLICE = 500
 """So many events are written before the generator asks whether it is to go on."""
@@ -42,17 +43,21 @@ DEADLINE_S = 300.0
 class Generator(threading.Thread):
     """Writes what happens in the shop, until it is told to end."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__(name="shop", daemon=True)
         self.shop = generate.Shop()
-        self._bootstrap = bootstrap
+        self._address = address
         self._failure: BaseException | None = None
         self._over = threading.Event()
+
+    def write_some(self) -> None:
+        """A slice."""
+        asyncio.run(generate.generate(self._address, self.shop, SLICE, RATE))
 
     def run(self) -> None:
         try:
             while not self._over.is_set():
-                asyncio.run(generate.generate(self._bootstrap, self.shop, SLICE, RATE))
+                self.write_some()
         except BaseException as error:
             self._failure = error
 
@@ -81,7 +86,9 @@ class Observer(threading.Thread):
         return time.monotonic() - self._began_s
 
     def run(self) -> None:
-        while not self._over.wait(SAMPLE_S):
+        is_last = False
+        while not is_last:
+            is_last = self._over.wait(SAMPLE_S)
             rows = {name.removesuffix("_lake"): count for name, count in self._driver.rows_by_name().items()}
             written = sum(self._generator.shop.ledger.records.values())
             self.samples.append(Sample(round(self.now_s, 2), written, rows))
@@ -106,6 +113,8 @@ def run_shop(directory: Path) -> Story:
         generator = Generator(broker.address)
         driver = Driver(place)
         held.callback(driver.kill)
+        generator.write_some()
+        driver.wait_for_each(LAKES)
         observer = Observer(generator, driver)
         generator.start()
         observer.start()
@@ -140,17 +149,17 @@ async def _with_topics(bootstrap: str) -> None:
 def _strike(driver: Driver, observer: Observer, cluster: StandaloneSpark, broker: Victim) -> list[tuple[float, str]]:
     """Both while batches are being written."""
     struck = []
-    driver.wait_for_more()
-    driver.wait_for_more()
+    for _ in range(2):
+        driver.wait_for_each(LAKES)
     os.kill(Random(1).choice(cluster.executors()), signal.SIGKILL)
     struck.append((round(observer.now_s, 2), "an executor is killed"))
-    driver.wait_for_more()
-    driver.wait_for_more()
+    for _ in range(2):
+        driver.wait_for_each(LAKES)
     broker.end(signal.SIGKILL)
     struck.append((round(observer.now_s, 2), "the broker is killed"))
     broker.start()
     broker.wait_ready()
-    driver.wait_for_more()
+    driver.wait_for_each(LAKES)
     return struck
 
 

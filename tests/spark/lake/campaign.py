@@ -11,6 +11,7 @@ a second time beside it. In the end the table must be the topic, row for row, an
 
 import argparse
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -37,6 +38,8 @@ CHUNK_S = 0.1
 PAUSE_S = 2.0
 RESTARTS_MAX = 5
 EXECUTORS_S = 60.0
+KEPT = {"retention.ms": "-1"}
+"""Its times lie far back: by default the broker would delete what is to be compared in the end."""
 BATCH = "300 KB"
 SPARK = """
   master: {master}
@@ -174,9 +177,15 @@ class Outcome:
     seconds: float
 
 
-def run_kills(directory: Path, kills: "Counter[str]", seed: int, *, is_audited: bool) -> Outcome:
-    """Kills so many of each, in an order that the seed draws. AssertionError if the table is not the topic."""
+def run_kills(
+    directory: Path, kills: "Counter[str]", seed: int, *, is_audited: bool, seconds: float = math.inf
+) -> Outcome:
+    """Kills so many of each, in an order that the seed draws; after so many seconds no more are killed.
+
+    AssertionError if the table is not the topic.
+    """
     began_s = time.monotonic()
+    struck = Counter(dict.fromkeys(KINDS, 0))
     order = list(kills.elements())
     Random(seed).shuffle(order)
     with contextlib.ExitStack() as held:
@@ -186,7 +195,7 @@ def run_kills(directory: Path, kills: "Counter[str]", seed: int, *, is_audited: 
         broker.wait_ready()
         cluster = held.enter_context(StandaloneSpark(directory / "cluster", cores=2, memory="2g"))
         client = held.enter_context(SyncClient(broker.address))
-        client.create_topic("orders", PARTITIONS)
+        client.create_topic("orders", PARTITIONS, configs=KEPT)
         (directory / "lake").mkdir()
         lake = Pipeline(directory / "lake", broker.address, "orders", client)
         lake.describe(max_batch=BATCH, spark=SPARK.format(master=cluster.url))
@@ -196,9 +205,12 @@ def run_kills(directory: Path, kills: "Counter[str]", seed: int, *, is_audited: 
         writer.start()
         campaign = Campaign(cluster, broker, lake, seed)
         try:
-            for number, kind in enumerate(order):
+            for kind in order:
+                if time.monotonic() - began_s > seconds:
+                    break
                 campaign.strike(kind)
-                _tell(f"{number + 1} of {len(order)}: {kind}, {time.monotonic() - began_s:.0f} s")
+                struck[kind] += 1
+                print(f"{struck.total()} of {len(order)}: {kind}, {time.monotonic() - began_s:.0f} s", flush=True)
             campaign.get_further()
             writer.finish()
             campaign.finish(sum(not is_bad(number_of(each)) for each in client.consume("orders", until_end=True)))
@@ -212,21 +224,18 @@ def run_kills(directory: Path, kills: "Counter[str]", seed: int, *, is_audited: 
         files = len(list((lake.directory / "lake").rglob("*.parquet")))
         batches = sum("txn" in text for text in _commits(lake.directory / "lake"))
         named = sum(text.count('{"add":') for text in _commits(lake.directory / "lake"))
-        return Outcome(kills, rows, bad, batches, campaign.restarts, files - named, time.monotonic() - began_s)
+        return Outcome(struck, rows, bad, batches, campaign.restarts, files - named, time.monotonic() - began_s)
 
 
 def _commits(table: Path) -> list[str]:
     return [path.read_text() for path in sorted((table / "_delta_log").glob("*.json"))]
 
 
-def _tell(sentence: str) -> None:
-    print(sentence, flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for kind in KINDS:
         parser.add_argument(f"--{kind}s", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="nothing is killed after so many")
     parser.add_argument("--seed", type=int, help="else one that no recorded run has taken")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
@@ -235,7 +244,7 @@ def main() -> None:
     seed = 1 + len(runs) if options.seed is None else options.seed
     kills = Counter({kind: getattr(options, f"{kind}s") for kind in KINDS})
     with tempfile.TemporaryDirectory(prefix="penstock-lake-") as directory:
-        outcome = run_kills(Path(directory), kills, seed, is_audited=True)
+        outcome = run_kills(Path(directory), kills, seed, is_audited=True, seconds=options.seconds)
     print(f"{outcome.rows:,} rows and {outcome.bad:,} bad records, each once, after {dict(outcome.kills)}")
     if options.record:
         found = asdict(outcome)

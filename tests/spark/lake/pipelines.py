@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,20 +157,27 @@ class Driver:
         """Until it says that so many rows are in the table by its doing."""
         assert self.reaches(rows), self.log
 
-    def wait_for_more(self) -> None:
-        """Until there are more rows by its doing than there were."""
-        assert self.gets_further(), self.log
-
     def gets_further(self) -> bool:
-        """The same; False if it has ended by itself."""
+        """Whether more rows come by its doing than there were, before it ends by itself."""
         return self.reaches(self._rows() + 1)
 
     def reaches(self, rows: int) -> bool:
         """Whether so many rows come before it ends."""
+        return self._comes(lambda: self._rows() >= rows)
+
+    def wait_for_each(self, names: Iterable[str]) -> None:
+        """Until each of these pipelines has more rows than it had."""
+        before = self.rows_by_name()
+        wanted = {name: before.get(name, 0) for name in names}
+        assert self._comes(lambda: all(self.rows_by_name().get(name, 0) > had for name, had in wanted.items())), (
+            self.log
+        )
+
+    def _comes(self, condition: Callable[[], bool]) -> bool:
         for _ in range(DEADLINE_S):  # by seconds, so that time during which the whole machine slept counts as one
             with self._news:
-                if self._news.wait_for(lambda: self._rows() >= rows or self.process.poll() is not None, 1.0):
-                    return self._rows() >= rows
+                if self._news.wait_for(lambda: condition() or self.process.poll() is not None, 1.0):
+                    return condition()
         raise AssertionError(f"nothing new in {DEADLINE_S} s: {self.log}")
 
     def end(self) -> int:
