@@ -20,10 +20,11 @@ from penstock.metadata.commands import (
 from penstock.metadata.controller import Controller
 from penstock.metadata.draft import InconsistentRecord
 from penstock.metadata.image import BROKER, TOPIC, Image
-from penstock.metadata.records import RemoveTopicRecord
+from penstock.metadata.records import FeatureLevelRecord, RemoveTopicRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import BatchTooLarge, ErrorCode, StorageError
-from penstock.server.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, append_records, read_records
+from penstock.records.header import batches
+from penstock.server.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, batch_of, records_in
 from penstock.server.settings import CannotStart
 from penstock.simulator.entropy import SimulatedEntropy
 from tests.unit.server.handlers.cluster import FEATURES, NODE, Cluster, a_disk, clustered, on_virtual_time
@@ -130,8 +131,9 @@ def test_a_replay_gives_the_same_image() -> None:
         image, settings = cluster.controller.image, cluster.controller.settings
         assert settings.number("log.retention.ms") == 77
         replayed = Controller(NODE, BrokerSettings(), SimulatedEntropy(cluster.entropy._stream))
-        for record in read_records(cluster.directory.logs[METADATA_LOG]):
-            replayed.apply(record)
+        for batch in batches(cluster.quorum.read(0, 1 << 20)):
+            for record in records_in(batch):
+                replayed.apply(record)
         assert replayed.image == image
         await cluster.stop()
         again = Cluster(disk, seed=2)
@@ -145,6 +147,11 @@ def test_a_replay_gives_the_same_image() -> None:
     on_virtual_time(story)
 
 
+def _levels_recorded(cluster: Cluster) -> int:
+    found = [record for batch in batches(cluster.quorum.read(0, 1 << 20)) for record in records_in(batch)]
+    return sum(isinstance(record, FeatureLevelRecord) for record in found)
+
+
 def test_the_first_start_says_which_features_are_on_and_later_ones_do_not() -> None:
     async def story() -> None:
         disk = a_disk()
@@ -156,9 +163,9 @@ def test_the_first_start_says_which_features_are_on_and_later_ones_do_not() -> N
             broker = cluster.controller.image.brokers[NODE]
             assert [feature.name for feature in broker.features] == [feature.name for feature in FEATURES]
             assert broker.log_dirs == (bytes.fromhex(cluster.directory.identity["directory_id"]),)
-            ends.append(cluster.directory.logs[METADATA_LOG].written_end)
+            ends.append(_levels_recorded(cluster))
             await cluster.stop()
-        assert ends == [2, 3, 4]
+        assert ends == [1, 1, 1]
 
     on_virtual_time(story)
 
@@ -212,7 +219,7 @@ def test_a_failed_sync_throws_the_controller_away_with_a_sentence() -> None:
             await cluster.controller.ask(one("b"))
         assert names(cluster.controller.image) == ["a"]
         (sentence,) = cluster.sentences
-        assert sentence.startswith("The metadata log failed, and nothing can be changed any more: a sync failed")
+        assert sentence.startswith("This node can take no part in the metadata quorum any more: a sync failed")
         with pytest.raises(StorageError, match="the controller is offline"):
             await cluster.controller.ask(one("c"))
         response = await cluster.metadata("b", allow_auto_topic_creation=True)
@@ -296,7 +303,7 @@ def test_a_record_that_does_not_fit_never_reaches_the_log() -> None:
         log = cluster.directory.logs[METADATA_LOG]
         end = log.written_end
         with pytest.raises(InconsistentRecord):
-            cluster.controller._record(log, [RemoveTopicRecord(topic_id=b"n" * 16)])
+            cluster.controller._record([RemoveTopicRecord(topic_id=b"n" * 16)])
         assert log.written_end == end
 
     clustered(story)
@@ -324,10 +331,13 @@ def test_a_metadata_log_that_contradicts_itself_is_not_guessed_at() -> None:
         disk = a_disk()
         cluster = Cluster(disk)
         await cluster.start()
-        append_records(cluster.directory.logs[METADATA_LOG], [RemoveTopicRecord(topic_id=b"n" * 16)], 0)
+        cluster.quorum.append(cluster.quorum.raft.epoch, batch_of([RemoveTopicRecord(topic_id=b"n" * 16)], 0))
         await cluster.stop()
-        with pytest.raises(CannotStart, match="cannot be read: there is no topic with id"):
-            await Cluster(disk, seed=2).load()
+        again = Cluster(disk, seed=2)
+        with pytest.raises(StorageError, match="cannot be read: there is no topic with id"):
+            await again.load()
+        assert len(again.sentences) == 1
+        await again.crash()
 
     on_virtual_time(story)
 
