@@ -220,6 +220,7 @@ class Node:
         try:
             await self._open()
             self._joining = asyncio.get_running_loop().create_task(self._join())
+            self._joining.add_done_callback(lambda done: _tell(done, "joining"))
             if settings.membership.is_alone:
                 await self.ready()
         except BaseException:
@@ -477,5 +478,7 @@ def _tell_trouble(log: Log, error: Exception) -> None:
 
 
 def _tell(task: "asyncio.Task[None]", name: str) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if task.cancelled() or isinstance(task.exception(), CannotStart):
+        return
+    if (error := task.exception()) is not None:
         logger.critical("The %s failed by a mistake of ours: restart the node.", name, exc_info=error)

@@ -9,6 +9,7 @@ import pytest
 from penstock.host.lossy import LossyDisk
 from penstock.log.settings import Durability
 from penstock.metadata.changes import Changes
+from penstock.metadata.cluster_commands import Heartbeat
 from penstock.metadata.commands import (
     ConfigChanges,
     CreateTopics,
@@ -20,7 +21,7 @@ from penstock.metadata.commands import (
 from penstock.metadata.controller import Controller
 from penstock.metadata.draft import InconsistentRecord
 from penstock.metadata.image import BROKER, TOPIC, Image
-from penstock.metadata.records import FeatureLevelRecord, RemoveTopicRecord
+from penstock.metadata.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, RemoveTopicRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import BatchTooLarge, ErrorCode, StorageError
 from penstock.records.header import batches
@@ -147,9 +148,12 @@ def test_a_replay_gives_the_same_image() -> None:
     on_virtual_time(story)
 
 
+def _records(cluster: Cluster) -> list[Any]:
+    return [record for batch in batches(cluster.quorum.read(0, 1 << 20)) for record in records_in(batch)]
+
+
 def _levels_recorded(cluster: Cluster) -> int:
-    found = [record for batch in batches(cluster.quorum.read(0, 1 << 20)) for record in records_in(batch)]
-    return sum(isinstance(record, FeatureLevelRecord) for record in found)
+    return sum(isinstance(record, FeatureLevelRecord) for record in _records(cluster))
 
 
 def test_the_first_start_says_which_features_are_on_and_later_ones_do_not() -> None:
@@ -392,3 +396,55 @@ def test_a_topics_settings_are_in_the_image() -> None:
         return cluster.controller.image.config(TOPIC, "t")
 
     assert clustered(story) == {"retention.ms": "5"}
+
+
+# --- being heard ------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_takes_seconds_to_sync_fences_nobody() -> None:
+    """R34: a heartbeat is heard and answered at once, whatever waits to be committed."""
+
+    async def story(cluster: Cluster) -> None:
+        for n in range(5):
+            await cluster.controller.ask(one(f"t{n}"))
+            await asyncio.sleep(2)
+        assert not [record for record in _records(cluster) if isinstance(record, BrokerRegistrationChangeRecord)]
+
+    clustered(story, sync_s=2.0)
+
+
+def test_a_heartbeat_is_answered_while_a_command_waits_for_the_disk() -> None:
+    async def story(cluster: Cluster) -> None:
+        loop = asyncio.get_running_loop()
+        asking = loop.create_task(cluster.controller.ask(one("t")))
+        await asyncio.sleep(0.1)
+        began = loop.time()
+        epoch = cluster.controller.image.brokers[NODE].epoch
+        heard = await cluster.controller.heartbeat(Heartbeat(NODE, epoch, 0, 1))
+        assert (heard.code, heard.is_fenced, loop.time() - began) == (ErrorCode.NONE, False, 0.0)
+        assert not asking.done()
+        await asking
+
+    clustered(story, sync_s=2.0)
+
+
+def test_a_snapshot_holds_what_the_log_told_and_the_log_begins_there() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        for life in range(3):
+            for n in range(5):
+                await cluster.create(f"t{life}.{n}")
+            await cluster.quorum.snapshot(*cluster.controller.snapshot_records())
+        await asyncio.sleep(1)
+        image = cluster.controller.image
+        assert cluster.quorum.log.start_offset > 0
+        await cluster.stop()
+        again = Cluster(disk, seed=2)
+        await again.load()
+        assert again.controller.image == image
+        assert len(again.quorum.shelf.ids) == 2
+        await again.crash()
+
+    on_virtual_time(story)
