@@ -108,6 +108,8 @@ CONTROLLER_HANDLERS: Sequence[ModuleType] = (
 
 BROKER_ONLY: Final = frozenset(Api) - CONTROLLER_ONLY - ALSO_ON_CONTROLLERS
 CONTROLLER_STOP_MS: Final = 500
+PATIENT_TIMES: Final = 4
+"""A snapshot waits for this node's logs until so many times what it is written after has come together."""
 INTRODUCTION_S: Final = 0.2
 
 
@@ -182,7 +184,8 @@ class Node:
         """All that are open."""
         self._tasks: list[asyncio.Task[None]] = []
         self._joining: asyncio.Task[None] | None = None
-        self._is_snapshotting = False
+        self._snapshot: asyncio.Task[None] | None = None
+        self._snapshot_at_ms = ports.clock.monotonic_ms()
         self.is_serving = False
         """Whether it has joined its cluster."""
 
@@ -368,21 +371,28 @@ class Node:
             await asyncio.sleep(INTRODUCTION_S)
 
     def _snapshot_if_due(self) -> None:
-        settings = self.controller.settings
+        controller, settings = self.controller, self.controller.settings
         limit_bytes = settings.number("metadata.log.max.record.bytes.between.snapshots")
-        is_due = self.controller.bytes_since_snapshot >= limit_bytes
-        if is_due and self.is_serving and not self._is_snapshotting and self.adoption.is_settled:
-            self._is_snapshotting = True
-            self._watch(self._take_snapshot(), "snapshot")
+        interval_ms = settings.number("metadata.log.max.snapshot.interval.ms")
+        age_ms = self.clock.monotonic_ms() - self._snapshot_at_ms
+        is_due = controller.bytes_since_snapshot >= limit_bytes or 0 < interval_ms <= age_ms
+        if is_due and self.is_serving and self._snapshot is None:
+            self._snapshot = asyncio.get_running_loop().create_task(self._take_snapshot(limit_bytes))
 
-    async def _take_snapshot(self) -> None:
+    async def _take_snapshot(self, limit_bytes: int) -> None:
+        """Once what the image no longer mentions is gone from this disk: later nobody could tell that it was deleted.
+
+        Where topics come and go without end, that is not waited for: a log that is left over is reported, and kept.
+        """
         try:
-            end_offset, data = self.controller.snapshot_records()
-            await self.quorum.snapshot(end_offset, data)
+            if self.adoption.is_settled or self.controller.bytes_since_snapshot >= PATIENT_TIMES * limit_bytes:
+                self._snapshot_at_ms = self.clock.monotonic_ms()
+                end_offset, data = self.controller.snapshot_records()
+                await self.quorum.snapshot(end_offset, data)
         except (ProtocolError, OSError) as error:
             logger.warning("A snapshot of the metadata could not be written, and is tried again later: %s.", error)
         finally:
-            self._is_snapshotting = False
+            self._snapshot = None
 
     def probe(self, broker_id: int, broker_epoch: int) -> None:
         """Looks whether a broker is still there: the connection of its heartbeats has ended."""
@@ -435,9 +445,10 @@ class Node:
         async with self.upkeep.lock:  # so that nobody is stopped in the middle of work on a log
             self._rounds.stop()
             await asyncio.gather(self._commit, return_exceptions=True)
-            for task in self._tasks:
+            tasks = [*self._tasks, *filter(None, [self._snapshot])]
+            for task in tasks:
                 task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._peers.close()
         await self.channel.close()
         await self.directory.close()
