@@ -5,10 +5,11 @@ however large its split is. Every batch that comes out is of the topic that was 
 meanwhile ends the task. Records that are not there any more are met as `on_gap` says.
 """
 
+import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from penstock.client.blocking import SyncClient
@@ -51,6 +52,7 @@ def read_task(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
     from penstock.spark.columns import Wanted, stream  # heavy, and only tasks need it
 
     every = (*COLUMNS, HEADERS) if options.has_headers else COLUMNS
+    settle()
     with connect(options) as client:
         reader = _Reader(client, task, options)
         try:
@@ -61,6 +63,18 @@ def read_task(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
                     yield batch if options.columns == every else batch.select(options.columns)
         finally:
             reader.close()
+
+
+@cache
+def settle() -> None:
+    """Loads the decoder, and takes all that is loaded by now out of the garbage collector's sight, once per process.
+
+    A worker of Spark collects all garbage after each task. With Numba in it, that is a tenth of a second each time.
+    """
+    from penstock.spark.columns.decoding import fastest
+
+    fastest()
+    gc.freeze()
 
 
 def read_latest(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":

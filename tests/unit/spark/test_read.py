@@ -1,6 +1,8 @@
 """What a task takes over from its consumer, and what it leaves out."""
 
 import asyncio
+import subprocess
+import sys
 from typing import cast
 
 import pytest
@@ -109,3 +111,13 @@ def test_as_much_is_fetched_as_the_client_is_told() -> None:
     told = batch_options({**basic, "kafka.fetch.max.bytes": "1000", "kafka.max.partition.fetch.bytes": "100"})
     assert fetch_settings(told).ahead_bytes_total_max == 1000
     assert fetch_settings(told).partition_bytes_max == 100
+
+
+def test_what_a_worker_has_loaded_is_not_looked_through_after_every_task() -> None:
+    """In a process of its own, as everything that is alive here would be taken for something that stays."""
+    program = (
+        "import gc; from penstock.spark.read import settle; settle(); first = gc.get_freeze_count(); "
+        "more = [[] for _ in range(1000)]; settle(); print(first > 50_000, gc.get_freeze_count() <= first)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "True"]
