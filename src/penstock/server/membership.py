@@ -77,6 +77,8 @@ class Membership:
                 return
             if code in HOPELESS:
                 raise CannotStart(f"This broker is not let into the cluster: {HOPELESS[code]}.")
+            if code is ErrorCode.STALE_BROKER_EPOCH:  # a later life of it was active: what this one kept is not all
+                previous_epoch = -1
             if code is not told:
                 logger.warning("This broker is not registered yet (%s), and goes on trying.", code.name)
                 told = code
