@@ -14,10 +14,12 @@ from penstock.cli.output import Output, OutputOption, show, show_json
 if TYPE_CHECKING:
     from penstock.cli.cluster_nodes import LocalCluster
     from penstock.client.client import Client
+    from penstock.client.quorum import QuorumDescription
 
 HOME = Path(".penstock/cluster")
 READY_S = 60.0
 PAUSE_S = 0.1
+ANSWER_MS = 3_000
 DirOption = Annotated[Path, typer.Option("--dir", help="Where the cluster's files are.")]
 NodeArgument = Annotated[int, typer.Argument(metavar="N", min=1, help="The number of a node.")]
 
@@ -158,21 +160,31 @@ def _status(cluster: "LocalCluster") -> list[dict[str, Any]]:
 
 
 def _seen(cluster: "LocalCluster") -> tuple[list[int], int, list[int]]:
-    """Brokers that serve, who leads the quorum, and who votes in it; nothing where nobody answers."""
-    from penstock.cli.running import run_with_client
+    """Nodes that serve, as each says of itself, who leads the quorum, and who votes in it."""
+    import asyncio
+
+    from penstock.client.client import Client
     from penstock.client.errors import ClientError
 
-    async def work(client: "Client") -> tuple[list[int], int, list[int]]:
-        brokers = [broker.node_id for broker in (await client.admin.describe_cluster()).brokers]
-        quorum = await client.admin.describe_quorum(timeout_ms=3_000)
-        return brokers, quorum.leader_id, [each.node_id for each in quorum.voters]
+    async def ask(node_id: int, address: str) -> "tuple[bool, QuorumDescription | None]":
+        try:
+            async with Client(address, client_id="penstock-cli", timeout_ms=ANSWER_MS) as client:
+                await client.cluster.refresh(timeout_ms=1)
+                serves = node_id in [broker.node_id for broker in (await client.admin.describe_cluster()).brokers]
+                return serves, await client.admin.describe_quorum()
+        except (ClientError, OSError):
+            return False, None
 
-    if not any(cluster.pid(each.node_id) for each in cluster.nodes):
-        return [], -1, []
-    try:
-        return run_with_client(cluster.bootstrap, 3.0, work)
-    except (ClientError, OSError):
-        return [], -1, []
+    async def ask_all() -> "list[tuple[bool, QuorumDescription | None]]":
+        return await asyncio.gather(*(ask(each.node_id, each.address) for each in running))
+
+    running = [each for each in cluster.nodes if cluster.pid(each.node_id) is not None]
+    found = asyncio.run(ask_all())
+    serving = [each.node_id for each, (serves, _) in zip(running, found, strict=True) if serves]
+    quorum = next((said for _, said in found if said is not None), None)
+    if quorum is None:
+        return serving, -1, []
+    return serving, quorum.leader_id, [each.node_id for each in quorum.voters]
 
 
 def _wait_until_up(cluster: "LocalCluster", deadline: float) -> None:

@@ -128,6 +128,8 @@ class ControllerRunner:
         self.is_active = False
         """Whether this node decides for the cluster."""
         self.offline_reason: str | None = None
+        self.on_active: Callable[[], None] = _nothing
+        """Called when this node begins to decide."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Calls back with every later image and what it changed, in order, before any reply that rests on it leaves."""
@@ -280,6 +282,7 @@ class ControllerRunner:
             logger.warning("The features of the cluster could not be recorded: %s.", error)
         self._tick()
         self._tell_changed()
+        self.on_active()
 
     def _begin_features(self) -> None:
         finalized = [FeatureLevelRecord(name=f.name, feature_level=f.finalized) for f in self._features if f.finalized]
@@ -436,3 +439,7 @@ class ControllerRunner:
         self._unpublished.clear()
         self._committed.fail(StorageError(f"the controller is offline: {reason}"))
         self._tell_changed()
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

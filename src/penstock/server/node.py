@@ -259,6 +259,7 @@ class Node:
         self.channel = ControllerChannel(self, ports, self.controller, self.quorum, self.controller_dispatch.routes)
         self.producer_ids = ProducerIds(self.controller, self.channel)
         self._probes = Probes(self.controller, self.network)
+        self.controller.on_active = self._probes.begin_all
         self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
         self.controller.subscribe(lambda _changes, _image: self._snapshot_if_due())
 

@@ -33,6 +33,12 @@ class Probes:
         if is_of_interest and controller.is_active and not self._is_stopping and key not in self._under_way:
             self._under_way[key] = asyncio.get_running_loop().create_task(self._look(broker_id, broker_epoch))
 
+    def begin_all(self) -> None:
+        """A new controller has no connections to miss: what ended the last one may have ended brokers, too."""
+        for broker_id, broker in sorted(self._controller.image.brokers.items()):
+            if broker_id != self._controller.node_id:
+                self.begin(broker_id, broker.epoch)
+
     async def stop(self) -> None:
         """Nobody is looked for any more."""
         self._is_stopping = True

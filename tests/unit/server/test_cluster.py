@@ -185,6 +185,19 @@ def test_another_controller_decides_soon_after_the_leader_is_killed() -> None:
     tell(story)
 
 
+def test_a_broker_that_died_with_its_controller_is_fenced_by_the_next_one_at_once() -> None:
+    async def story(town: Town) -> None:
+        leader = town.leader
+        assert leader is not None
+        town.kill(leader)
+        await town.until(lambda: town.leader is not None)
+        nodes = town.nodes.values()
+        took = await town.until(lambda: all(node.controller.image.brokers[leader].is_fenced for node in nodes))
+        assert took < SESSION_S / 5
+
+    tell(story)
+
+
 def test_what_was_answered_is_there_when_all_nodes_have_lost_power() -> None:
     async def story(town: Town) -> None:
         await town.admin(2).create_topic("kept", 3, 3)
