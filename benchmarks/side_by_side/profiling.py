@@ -20,7 +20,7 @@ START_S = 1.0
 
 
 # What a thread does that has nothing to do, although py-spy takes it for work at times.
-WAITING = ("EpollSelector.select ", "_worker (concurrent/")
+WAITING = ("EpollSelector.select ", "_worker (concurrent/", "ThreadWorkers._work ")
 
 
 def _is_ours(frame: str) -> bool:
