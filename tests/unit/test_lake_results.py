@@ -1,12 +1,15 @@
 """What is said about lakes: goals missed included, sums that add up, pages made of the recorded figures alone."""
 
 import json
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.lake import results
 from tests.spark.lake import kill_results
+from tests.spark.lake.campaign import KINDS, Outcome
 
 MACHINE = {
     "cores": 2,
@@ -48,6 +51,16 @@ def test_kills_are_added_up() -> None:
     assert "2. `run 2`" in page
 
 
+def test_an_outcome_is_kept_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill_results, "FOLDER", tmp_path)
+    kills = dict.fromkeys(KINDS, 1)
+    outcome = Outcome(kills, rows=9, bad=1, batches=3, restarts=0, orphans=2, seconds=7.4)
+    kill_results.write([kill_results.run_of(asdict(outcome), seed=5)])
+    (found,) = kill_results.load()
+    assert [found[name] for name in (*KINDS, "rows", "orphans", "seconds", "seed")] == [1] * 6 + [9, 2, 7, 5]
+    assert "| 9 | 1 | 3 | 0 | 2 | 7 |" in (tmp_path / kill_results.PAGE).read_text()
+
+
 @pytest.mark.skipif(not results.FILE.exists(), reason="nothing is recorded yet")
 def test_the_recorded_page_is_made_of_the_recorded_figures_alone() -> None:
     found = json.loads(results.FILE.read_text())
@@ -55,7 +68,6 @@ def test_the_recorded_page_is_made_of_the_recorded_figures_alone() -> None:
     assert not found["measured"]["commit"].endswith("+")
 
 
-@pytest.mark.skipif(not kill_results.load(), reason="nothing is recorded yet")
 def test_the_recorded_page_of_kills_is_made_of_the_recorded_runs_alone() -> None:
     runs = kill_results.load()
     assert (kill_results.FOLDER / kill_results.PAGE).read_text() == kill_results.page(runs), "changed by hand"

@@ -167,7 +167,7 @@ class Campaign:
 class Outcome:
     """What came of it."""
 
-    kills: "Counter[str]"
+    kills: dict[str, int]
     rows: int
     bad: int
     batches: int
@@ -185,7 +185,7 @@ def run_kills(
     AssertionError if the table is not the topic.
     """
     began_s = time.monotonic()
-    struck = Counter(dict.fromkeys(KINDS, 0))
+    struck = dict.fromkeys(KINDS, 0)
     order = list(kills.elements())
     Random(seed).shuffle(order)
     with contextlib.ExitStack() as held:
@@ -210,7 +210,7 @@ def run_kills(
                     break
                 campaign.strike(kind)
                 struck[kind] += 1
-                print(f"{struck.total()} of {len(order)}: {kind}, {time.monotonic() - began_s:.0f} s", flush=True)
+                print(f"{sum(struck.values())} of {len(order)}: {kind}, {time.monotonic() - began_s:.0f} s", flush=True)
             campaign.get_further()
             writer.finish()
             campaign.finish(sum(not is_bad(number_of(each)) for each in client.consume("orders", until_end=True)))
@@ -245,10 +245,9 @@ def main() -> None:
     kills = Counter({kind: getattr(options, f"{kind}s") for kind in KINDS})
     with tempfile.TemporaryDirectory(prefix="penstock-lake-") as directory:
         outcome = run_kills(Path(directory), kills, seed, is_audited=True, seconds=options.seconds)
-    print(f"{outcome.rows:,} rows and {outcome.bad:,} bad records, each once, after {dict(outcome.kills)}")
+    print(f"{outcome.rows:,} rows and {outcome.bad:,} bad records, each once, after {outcome.kills}")
     if options.record:
-        found = asdict(outcome)
-        kill_results.write([*runs, kill_results.run_of({**found.pop("kills"), **found}, seed)])
+        kill_results.write([*runs, kill_results.run_of(asdict(outcome), seed)])
 
 
 if __name__ == "__main__":

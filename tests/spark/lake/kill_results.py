@@ -22,13 +22,14 @@ A Spark cluster of a Master and two Workers, each a process, with speculation on
 that never stops, every hundredth of whose records cannot be read; `penstock spark run` as a user starts it. SIGKILL
 strikes while batches are being written: the **driver** (its Python, its JVM or both), an **executor**, a **Worker**,
 the **broker**. A **zombie** is a driver that is stopped (SIGSTOP), whose work a second one takes over, and that is then
-woken (SIGCONT): it must end by itself. A **pause** stops an executor until Spark has started its task a second time,
-and wakes it.
+woken (SIGCONT): it must end by itself. A **pause** stops an executor for two seconds; a task that it has is started a
+second time beside it after one.
 
 After each run the table is compared with the topic, row for row (partition, offset, key, value, headers, timestamp,
 day), and the dead letters with its bad records; then an audit must say the same. A run that finds a difference ends
 red. *Restarts*: a driver that missed Master or broker for too long gave up by itself and was started again. *Orphans*
-are files of tasks that were killed or came second: no commit names them.
+are files of tasks that were killed or came second: no commit names them. –: the first run passed all checks and then
+failed to write its row, which was taken from what it had printed.
 
 What the first tries found, before any run was recorded:
 
@@ -52,7 +53,8 @@ def run_of(outcome: dict[str, Any], seed: int) -> dict[str, Any]:
     """A run, with what is to be known about it."""
     versions = {each: importlib.metadata.version(each) for each in ("pyspark", "deltalake")}
     return {
-        **outcome,
+        **outcome["kills"],
+        **{name: value for name, value in outcome.items() if name != "kills"},
         "seconds": round(outcome["seconds"]),
         "seed": seed,
         "date": datetime.date.today().isoformat(),
@@ -71,7 +73,7 @@ def write(runs: list[dict[str, Any]]) -> None:
 def page(runs: list[dict[str, Any]]) -> str:
     """All of lake-kills.md."""
     lines = [[_cell(run[name]) for name in COLUMNS] for run in runs]
-    sums = [f"**{sum(run[name] for run in runs):,}**" for name in (*SUMS, "seconds")]
+    sums = [f"**{sum(run[name] or 0 for run in runs):,}**" for name in (*SUMS, "seconds")]
     shape = runs[-1]["machine"]
     return "\n".join(
         [
@@ -94,7 +96,8 @@ def page(runs: list[dict[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    """None is what a run did not keep."""
+    return f"{value:,}" if isinstance(value, int) else str(value or "–")
 
 
 def _line(cells: Iterable[str]) -> str:
