@@ -95,14 +95,6 @@ simulate-node first="0" end="10000":
 simulate-raft count="10000":
     python -m tests.simulation.raft next {{ count }} --record
 
-# worlds of three whole servers that no run has had yet; adds to docs/results/servers-simulation.md
-simulate-servers count="200":
-    python -m tests.simulation.servers next {{ count }} --record
-
-# kills and power cuts of real controllers under topic churn; adds to docs/results/quorum-kills.md (10 minutes)
-quorum-kills *arguments:
-    python -m tests.system.quorum_kills --record {{ arguments }}
-
 # raft with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/raft-mutants.md
 raft-mutants *arguments:
     python -m tests.simulation.raft_mutants --record {{ arguments }}

@@ -109,10 +109,11 @@ def adopts_all_but_the_last_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def replies_before_the_metadata_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(self: ControllerRunner, command: Any) -> Any:
-        decision = self._decide(command)
+        log = self._online()
+        decision = self._controller.decide(command, self._clock.wall_ms())
         if decision.records:
-            self._record(decision.records)
-            self._publish(self._controller.image)
+            self._record(log, decision.records)
+            self._publish(log.written_end)
         return decision.reply
 
     monkeypatch.setattr(ControllerRunner, "ask", at_once)

@@ -89,7 +89,7 @@ class StandaloneSpark:
             for process in (self.master, *self.workers):
                 if process is not None and process.poll() is not None:
                     raise SparkFailed(f"ended with {process.returncode}\n{self.log_tail()}")
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # before it is ready, another page answers
                 if self.state()["aliveworkers"] == count:
                     return
             time.sleep(POLL_S)

@@ -7,10 +7,9 @@ too much under way, or no room for input, the socket is not read. When the clien
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from penstock.model.errors import FrameTooLarge, MalformedMessage, ProtocolError
 from penstock.model.limits import Limits
@@ -22,7 +21,7 @@ from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
 from penstock.server.serving import Answer, Buffers, Call, Client
 from penstock.wire.codec import decode_request
-from penstock.wire.declare import Request, Response
+from penstock.wire.declare import Request
 from penstock.wire.frames import FrameReader
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.api_versions import ApiVersionsRequest
@@ -43,9 +42,6 @@ ADVICE: dict[type[Exception], str] = {
 }
 
 
-Forward: TypeAlias = Callable[[Request, Call], Awaitable[Response]]
-
-
 @dataclass(slots=True)
 class Service:
     """What all connections of a listener share."""
@@ -55,8 +51,6 @@ class Service:
     limits: Limits
     pool: InputPool
     complaints: Complaints
-    forward: Forward | None = None
-    """Answers what only the active controller can, wherever that is; without it, the handlers here do."""
     now_ms: int = 0
     """What the clock said about a second ago: good enough for time-outs, and costs nothing."""
 
@@ -135,8 +129,6 @@ class ServedConnection:
             await self._explain(error)
         finally:
             self._connection.close()
-            if self.client is not None and self.client.on_end is not None:
-                self.client.on_end()
             if self._order is not None:
                 self._order.drop()
             release(self._ready)
@@ -268,11 +260,7 @@ class ServedConnection:
                 request, answered_version = decode_request(route.request, version, frame, position), version
             except MalformedMessage as error:
                 raise _unreadable(opened, error) from None
-        call = self._call(opened)
-        if route.is_for_controller and self._service.forward is not None:
-            response = await self._service.forward(request, call)
-        else:
-            response = await route.handle(request, call)
+        response = await route.handle(request, self._call(opened))
         await self._send((response_frame(response, answered_version, correlation_id),))
 
     def _place(self, answer: Answer, cost_bytes: int) -> None:
@@ -291,7 +279,7 @@ class ServedConnection:
     def _call(self, opened: Opened) -> Call:
         client = self.client
         if client is None:
-            client = self.client = Client(routes=self._service.dispatch.routes)
+            client = self.client = Client()
         route, version, correlation_id, client_id, _ = opened
         connection = self._connection
         return Call(

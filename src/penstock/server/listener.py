@@ -59,8 +59,7 @@ class ConnectionListener:
         """Accepts no more, lets requests under way finish until the deadline, and closes what is left."""
         self._is_stopping = True
         self._listener.close()
-        if self._tasks:  # else it was never started
-            self._tasks[0].cancel()
+        self._tasks[0].cancel()
         for connection in self:
             connection.stop()
         if self._connections:

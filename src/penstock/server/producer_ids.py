@@ -5,10 +5,9 @@ A block belongs to one node for good, so no id is ever given twice; what is left
 
 import asyncio
 
-from penstock.model.errors import ErrorCode, ProtocolError, StorageError
-from penstock.server.controller_channel import ControllerChannel
+from penstock.metadata.commands import AllocateProducerIds
+from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.controller_runner import ControllerRunner
-from penstock.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 class NoProducerId(ProtocolError):
@@ -20,9 +19,8 @@ class NoProducerId(ProtocolError):
 class ProducerIds:
     """Gives out one id after the other."""
 
-    def __init__(self, controller: ControllerRunner, channel: ControllerChannel) -> None:
+    def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
-        self._channel = channel
         self._next = 0
         self._end = 0
         self._filling = asyncio.Lock()
@@ -41,11 +39,7 @@ class ProducerIds:
         node_id = self._controller.node_id
         broker = self._controller.image.brokers.get(node_id)
         epoch = -1 if broker is None else broker.epoch
-        request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=epoch)
-        block = await self._channel.ask(request, AllocateProducerIdsResponse)
-        if block.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
-            raise StorageError("the controller is offline, and gives no producer ids")
-        if block.error_code:
-            raise NoProducerId(f"the controller gives no producer ids: {block.error_code.name}")
-        self._next = block.producer_id_start
-        self._end = self._next + block.producer_id_len
+        block = await self._controller.ask(AllocateProducerIds(node_id, epoch))
+        if block.code:
+            raise NoProducerId(block.message)
+        self._next, self._end = block.first, block.first + block.count

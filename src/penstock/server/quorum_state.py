@@ -3,7 +3,6 @@
 from typing import Final
 
 from penstock.log import checked
-from penstock.log.space import Reserve
 from penstock.model.ports import Disk
 from penstock.raft.replicas import ReplicaKey
 from penstock.raft.roles import QuorumState
@@ -25,8 +24,8 @@ def load_state(disk: Disk) -> QuorumState:
     )
 
 
-async def store_state(disk: Disk, state: QuorumState, reserve: Reserve | None = None) -> None:
-    """Returns when it is on stable storage. It takes hardly any room, and may use the reserve of a full disk."""
+async def store_state(disk: Disk, state: QuorumState) -> None:
+    """Returns when it is on stable storage."""
     voted_for = state.voted_for
     value = {
         "epoch": state.epoch,
@@ -35,4 +34,4 @@ async def store_state(disk: Disk, state: QuorumState, reserve: Reserve | None = 
         if voted_for is None
         else {"node_id": voted_for.node_id, "directory_id": voted_for.directory_id.hex()},
     }
-    await checked.replace(disk, QUORUM_STATE, QUORUM_STATE, _VERSION, value, reserve)
+    await checked.replace(disk, QUORUM_STATE, QUORUM_STATE, _VERSION, value)
