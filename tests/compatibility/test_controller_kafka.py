@@ -46,6 +46,8 @@ class Both:
     def __init__(self, client: RawClient, world: ControllerWorld) -> None:
         self.client = client
         self.world = world
+        self.their_ids: dict[bytes, bytes] = {}
+        """As they were told when topics were made: metadata may know of them a moment later."""
 
     def create(self, *topics: NewTopic, validate_only: bool = False) -> None:
         request = creating.CreateTopicsRequest(
@@ -65,6 +67,7 @@ class Both:
             validate_only=validate_only,
         )
         theirs = self.client.ask(request, creating.CreateTopicsResponse).topics
+        self.their_ids.update((t.name.encode(), t.topic_id) for t in theirs if not validate_only)
         ours = self.world.ask(CreateTopics(topics, validate_only))
         assert [(t.name, t.code, said(t.message), t.partitions, t.replication_factor, configs_of(t)) for t in ours] == [
             (
@@ -112,8 +115,7 @@ class Both:
         assert shown == sorted((str(t.name), t.topic_id == ZERO_ID, t.error_code, str(t.error_message)) for t in theirs)
 
     def _their_id(self, name: bytes) -> bytes:
-        found = None if name in (ZERO_ID, UNKNOWN) else self.client.topic(name.decode()).topic_id
-        return name if found is None else found
+        return name if name in (ZERO_ID, UNKNOWN) else self.their_ids[name]
 
     def _our_id(self, name: bytes) -> bytes:
         return name if name in (ZERO_ID, UNKNOWN) else self.world.controller.image.topics[name.decode()].topic_id
