@@ -4,38 +4,27 @@ Some hundred seeds of 60 virtual seconds are fixed; every run adds fresh ones. A
 replay it.
 """
 
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
 import pytest
 
+from tests.simulation import stories
 from tests.simulation.controller_checks import Checks
-from tests.simulation.controller_faults import Run, run_seed
+from tests.simulation.controller_faults import run_seed
 from tests.simulation.controller_options import FAULTS
 from tests.simulation.controller_world import World
 
-ROOT = Path(__file__).parents[2]
 SEEDS = 200
 CHUNK = 20
 FRESH = SystemRandom().randrange(10**9, 10**12)
 FRESH_PER_CHUNK = 2
 
-
-def run_all(seeds: Iterable[int]) -> list[Run]:
-    runs = []
-    for seed in seeds:
-        try:
-            runs.append(run_seed(seed))
-        except Exception as trouble:
-            replay = f"python -m tests.simulation.controller {seed}"
-            raise AssertionError(f"seed {seed} failed: {trouble}; replay it: {replay}") from trouble
-    return runs
+run_all = partial(stories.run_all, run_seed, "controller")
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -65,19 +54,9 @@ def test_everything_happens() -> None:
 
 def test_a_seed_tells_the_same_story_twice_and_in_another_process() -> None:
     assert run_all(range(0, 60, 20)) == run_all(range(0, 60, 20))
-    stories = [
-        subprocess.run(
-            [sys.executable, "-m", "tests.simulation.controller", "122"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert stories[0].count("\n") > 50
-    assert stories[0] == stories[1]
+    first, second = (stories.story_elsewhere("controller", "122", hash_seed=each) for each in ("1", "2"))
+    assert first.count("\n") > 50
+    assert first == second
 
 
 def test_a_failing_seed_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
