@@ -71,9 +71,8 @@ class Broker:
     is_shutting_down: bool = False
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] = ()
-    active_epoch: int = field(default=-1, compare=False)
-    """The last epoch in which it was not fenced, so that others may have counted on its records. Who reads a snapshot
-    does not know that of a fenced broker and takes its epoch, which is never earlier."""
+    active_epoch: int = -1
+    """The last epoch in which it was not fenced, so that others may have counted on its records."""
 
     @property
     def is_active(self) -> bool:

@@ -5,6 +5,7 @@ happens meanwhile is not in it. Applied to nothing, the records give the image a
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Broker, Image
@@ -27,7 +28,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
         yield FeatureLevelRecord(name=name, feature_level=level)
     yield from image.controllers.values()
     for broker in image.brokers.values():
-        yield _registration(broker)
+        yield from _registrations(broker)
     yield from _topics(image)
     for resource, values in image.configs.items():
         for name, value in values.items():
@@ -35,6 +36,13 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
     yield from _access(image)
+
+
+def _registrations(broker: Broker) -> Iterator[RegisterBrokerRecord]:
+    """Its registration; before that, if it was active in an earlier one and not since, the earlier one."""
+    if broker.is_fenced and 0 <= broker.active_epoch < broker.epoch:
+        yield _registration(replace(broker, epoch=broker.active_epoch, is_fenced=False, is_shutting_down=False))
+    yield _registration(broker)
 
 
 def _registration(broker: Broker) -> RegisterBrokerRecord:

@@ -20,6 +20,7 @@ from penstock.metadata.records import (
 )
 from penstock.metadata.snapshot import records_of
 from penstock.metadata.view import TopicRules
+from penstock.model.errors import ErrorCode
 from tests.unit.metadata.cluster_world import ClusterWorld
 
 
@@ -76,6 +77,17 @@ def test_a_snapshot_is_the_image(world: ClusterWorld) -> None:
     stored = [encode_record(record) for record in records_of(world.image)]
     assert Image().apply(decode_record(data) for data in stored) == world.image
     assert [encode_record(record) for record in records_of(world.image)] == stored
+
+
+def test_a_controller_that_read_a_snapshot_believes_as_much_as_one_that_read_the_log(world: ClusterWorld) -> None:
+    """A broker that never learned of its last registration names an earlier epoch: the last in which it was active."""
+    active_epoch = world.broker(3).epoch
+    world.register(3, previous_epoch=active_epoch)
+    assert world.broker(3).epoch > active_epoch
+    image = Image().apply(records_of(world.image))
+    assert image == world.image
+    world.controller.revert(image)
+    assert world.register(3, previous_epoch=active_epoch).code is ErrorCode.NONE
 
 
 def test_what_happens_meanwhile_is_not_in_it(world: ClusterWorld) -> None:
