@@ -91,21 +91,38 @@ simulate first="0" end="10000":
 simulate-node first="0" end="10000":
     python -m tests.simulation.node {{ first }} {{ end }} --record
 
-# worlds of raft cores that no run has had yet, 60 virtual seconds each; adds to docs/results/raft-simulation.md
-simulate-raft count="10000":
-    python -m tests.simulation.raft next {{ count }} --record
+# worlds of raft and controller cores with simulated brokers that no run has had yet, 60 virtual seconds each; adds to
+# docs/results/cluster-simulation.md. A piece beside other work: nice -n 19 ./dev simulate-cluster 50000 --minutes 20 --workers 1
+simulate-cluster count="10000" *arguments:
+    python -m tests.simulation.cluster next {{ count }} --record {{ arguments }}
+
+# the same of raft cores alone; adds to docs/results/raft-simulation.md
+simulate-raft count="10000" *arguments:
+    python -m tests.simulation.raft next {{ count }} --record {{ arguments }}
+
+# the same of controller cores and simulated brokers without a quorum; adds to docs/results/controller-simulation.md
+simulate-controller count="10000" *arguments:
+    python -m tests.simulation.controller next {{ count }} --record {{ arguments }}
+
+# controllers on a quorum with one rule taken out at a time; writes docs/results/cluster-mutants.md
+cluster-mutants *arguments:
+    python -m tests.simulation.cluster_mutants --record {{ arguments }}
 
 # raft with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/raft-mutants.md
 raft-mutants *arguments:
     python -m tests.simulation.raft_mutants --record {{ arguments }}
 
-# worlds of controller cores and simulated brokers by seed; adds to docs/results/controller-simulation.md
-simulate-controller first="0" end="10000":
-    python -m tests.simulation.controller {{ first }} {{ end }} --record
-
 # the controller with one rule taken out at a time; writes docs/results/controller-mutants.md
-controller-mutants:
-    python -m tests.simulation.controller_mutants --record
+controller-mutants *arguments:
+    python -m tests.simulation.controller_mutants --record {{ arguments }}
+
+# a fourth broker joins three with 3,000 partitions, another leaves; writes docs/results/balance.md
+balance *arguments:
+    python -m tests.simulation.balance --record {{ arguments }}
+
+# a million partitions in one controller; writes docs/results/controller-scale.md
+controller-scale *arguments:
+    python -m benchmarks.micro.bench_controller --record {{ arguments }}
 
 # a million hostile inputs for one fuzz target; adds to docs/results/fuzz.md
 fuzz target runs="1000000":

@@ -4,38 +4,46 @@ Names are those of the specifications where there are any (KIP-966, reliability 
 fell. A batch is held against what it changed; the index and a snapshot are held against the whole image at the end.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from penstock.metadata.changes import changes_between
+from penstock.metadata.controller import Controller
 from penstock.metadata.image import Image, Partition, Topic
 from penstock.metadata.index import PartitionIndex
 from penstock.metadata.snapshot import records_of
-from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, RECORDS_PER_STEP_MAX, TopicRules
+from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, RECORDS_PER_STEP_MAX, TopicRules, is_draining
+from tests.simulation.controller_options import Options
 from tests.simulation.controller_replicas import Where, in_sync_min_of
+from tests.simulation.invariants import broken
 
 if TYPE_CHECKING:
-    from tests.simulation.controller_world import World
+    from tests.simulation.controller_brokers import Broker
 
+Silence: TypeAlias = Callable[[int, int], float]
+"""For how many milliseconds a broker, in an epoch of its, was not heard."""
 SLACK_MS = 400.0
 """What heartbeats may be late by their way and by when the controller looks."""
 
 
-class Broken(AssertionError):
-    """An invariant does not hold."""
+class Watched(Protocol):
+    """The world that is looked at."""
 
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name}: {what}")
-        self.name = name
+    brokers: "dict[int, Broker]"
+    options: Options
+    leaving: set[int]
+    session_ms: float
 
-
-def broken(name: str, what: str) -> NoReturn:
-    raise Broken(name, what)
+    @property
+    def image(self) -> Image:
+        """What counts of the metadata log."""
+        ...
 
 
 class Checks:
     """What has been true so far, and must stay so."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: Watched) -> None:
         self._world = world
         self.acknowledged: dict[Where, list[int]] = {}
         """Values in the order of their offsets, as leaders committed them."""
@@ -45,11 +53,21 @@ class Checks:
 
     # --- the metadata log -----------------------------------------------------------------------------------------
 
-    def after_batch(self, old: Image, new: Image, size: int, *, is_by_itself: bool) -> None:
-        """A batch was appended and applied."""
-        self.batches += 1
-        if size > (RECORDS_PER_STEP_MAX + 1 if is_by_itself else RECORDS_PER_COMMAND_MAX):
+    def decided(self, old: Image, new: Image, size: int, silence: Silence | None) -> None:
+        """A controller decided so; `silence` tells how long brokers were silent, if it did so by itself."""
+        if size > (RECORDS_PER_COMMAND_MAX if silence is None else RECORDS_PER_STEP_MAX + 1):
             broken("BoundedPieces", f"a decision has {size} records")
+        if silence is None:
+            return
+        for broker_id, broker in new.brokers.items():
+            was = old.brokers.get(broker_id)
+            if was is not None and was.epoch == broker.epoch and broker.is_fenced and not was.is_fenced:
+                self._fenced(broker_id, silence(broker_id, broker.epoch))
+        self._moves(old, new)
+
+    def recorded(self, old: Image, new: Image) -> None:
+        """A batch is in the log, and whoever follows it will act on it."""
+        self.batches += 1
         changes = changes_between(old, new)
         for topic in changes.topics_created:
             for number, partition in topic.partitions.items():
@@ -60,14 +78,10 @@ class Checks:
         for broker_id, was, now in changes.brokers:
             if was is not None and now is not None and now.epoch < was.epoch:
                 broken("MonotonicBrokerEpoch", f"broker {broker_id} went from {was.epoch} to {now.epoch}")
-            if was is not None and now is not None and was.epoch == now.epoch and now.is_fenced and not was.is_fenced:
-                self._fenced(broker_id, now.epoch, is_by_itself=is_by_itself)
             if now is not None and (was is None or was.epoch != now.epoch):
                 self._returned(new, broker_id)
         if changes.brokers or changes.configs:
             self._everywhere(new)
-        if is_by_itself:
-            self._moves(old, new)
 
     def _partition(self, image: Image, topic: Topic, number: int, old: Partition | None, new: Partition) -> None:
         name = f"{topic.name}-{number}"
@@ -110,11 +124,9 @@ class Checks:
             for number, partition in topic.partitions.items():
                 self._lists(image, topic, f"{topic.name}-{number}", partition)
 
-    def _fenced(self, broker_id: int, epoch: int, *, is_by_itself: bool) -> None:
+    def _fenced(self, broker_id: int, silent_ms: float) -> None:
         """R34: nobody is fenced who was heard, or would have been if the controller had listened."""
-        broker = self._world.brokers[broker_id]
-        silent_ms = self._world.time_ms - broker.last_arrival_ms
-        if is_by_itself and broker.lost_epoch != epoch and silent_ms < self._world.session_ms - SLACK_MS:
+        if silent_ms < self._world.session_ms - SLACK_MS:
             broken("LiveBrokersStay", f"broker {broker_id} was heard {silent_ms:.0f} ms ago and is fenced")
 
     def _runs(self, image: Image, broker_id: int) -> bool:
@@ -165,9 +177,9 @@ class Checks:
                 broken("ConsistentRead", f"offset {offset} was {values[offset]} and is {value}")
             return
         values.append(value)
-        topic = self._world.log.image.topic_by_id(where[0])
+        topic = self._world.image.topic_by_id(where[0])
         for each in topic.partitions[where[1]].isr if topic is not None else ():
-            if self._runs(self._world.log.image, each):
+            if self._runs(self._world.image, each):
                 self._complete(*where, each, "StrongIsr")
 
     def _complete(self, topic_id: bytes, number: int, broker_id: int, name: str) -> None:
@@ -179,12 +191,12 @@ class Checks:
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def end(self) -> None:
+    def end(self, controller: Controller | None) -> None:
         """All is mended, and time enough has passed."""
         world = self._world
-        image = world.log.image
-        assert world.active is not None, "no controller leads"
-        index = world.active.index
+        image = world.image
+        assert controller is not None, "no controller leads"
+        index = controller.index
         for broker_id in sorted(world.brokers):
             found = image.brokers.get(broker_id)
             if found is not None and found.is_fenced:
@@ -193,7 +205,7 @@ class Checks:
             offline, moving = list(index.leaderless), list(index.moving)
             broken("Convergence", f"offline {offline}, moving {moving}, troubled {list(index.troubled())}")
         for broker_id in world.leaving:
-            if index.replicas_on(broker_id):
+            if is_draining(image, broker_id) and index.replicas_on(broker_id):
                 broken("Convergence", f"broker {broker_id} still has {index.replicas_on(broker_id)} replicas")
         for topic in image.topics.values():
             for number, partition in topic.partitions.items():
@@ -202,12 +214,11 @@ class Checks:
                 if partition.leader != partition.replicas[0]:
                     broken("Convergence", f"{topic.name}-{number} is led astray: {partition}")
                 self._complete(topic.topic_id, number, partition.leader, "Durability")
-        self._derived(image, index)
+        self._derived(image, controller)
 
-    def _derived(self, image: Image, index: PartitionIndex) -> None:
-        fresh = PartitionIndex()
-        assert self._world.active is not None
-        fresh.follow(image, TopicRules(image, self._world.active.settings))
+    def _derived(self, image: Image, controller: Controller) -> None:
+        index, fresh = controller.index, PartitionIndex()
+        fresh.follow(image, TopicRules(image, controller.settings))
         for one, other in ((index.led, fresh.led), (index.held, fresh.held), (index.preferred, fresh.preferred)):
             if {k: v for k, v in one.items() if v} != {k: v for k, v in other.items() if v}:
                 broken("IndexFollows", f"{one} is not {other}")

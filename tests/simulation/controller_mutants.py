@@ -1,17 +1,9 @@
-"""The controller with one rule taken out at a time, to see that the worlds notice, and for which reason.
+"""The controller with one rule taken out at a time: `python -m tests.simulation.controller_mutants --help`."""
 
-    python -m tests.simulation.controller_mutants             how many seeds each takes, five times over
-    python -m tests.simulation.controller_mutants --record    the same, written to docs/results/controller-mutants.md
-
-Every mutant names the invariants by which it may be caught; another reason does not count.
-"""
-
-import argparse
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container
 from dataclasses import replace
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -27,32 +19,11 @@ from penstock.metadata.partition_change import Election, Rules
 from penstock.metadata.records import PartitionChangeRecord
 from penstock.metadata.view import Cluster
 from penstock.model.shard import Decision
-from tests.simulation.campaign import RESULTS, revision
 from tests.simulation.controller_faults import run_seed
+from tests.simulation.mutants import Measured, Mutants
 
-SEEDS_MAX = 300
-
-
-class Mutant(NamedTuple):
-    plant: Callable[[pytest.MonkeyPatch], None]
-    reasons: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.plant.__name__
-
-
-MUTANTS: list[Mutant] = []
-
-
-def caught_by(*reasons: str) -> Callable[[Callable[[pytest.MonkeyPatch], None]], Callable[[pytest.MonkeyPatch], None]]:
-    def add(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
-        MUTANTS.append(Mutant(plant, reasons))
-        return plant
-
-    return add
-
-
+MUTANTS = Mutants("controller", run_seed, seeds_max=300)
+caught_by = MUTANTS.caught_by
 LOSSES = ("LeaderCompleteness", "LeaderCandidateCompleteness", "StrongIsr", "ConsistentRead", "Durability")
 
 
@@ -61,8 +32,20 @@ LOSSES = ("LeaderCompleteness", "LeaderCandidateCompleteness", "StrongIsr", "Con
 
 @caught_by("LiveBrokersStay")
 def counts_time_in_which_it_stood_still(patch: pytest.MonkeyPatch) -> None:
-    """R34."""
+    """R34: a stall of some seconds is taken for the silence of others."""
     patch.setattr("penstock.metadata.liveness.GAP_MS_MAX", 1 << 40)
+
+
+@caught_by("LiveBrokersStay")
+def judges_before_it_has_listened(patch: pytest.MonkeyPatch) -> None:
+    """R34: after a stall the timer comes first, and the heartbeats that wait come too late."""
+    time_passes = Liveness.time_passes
+
+    def hastily(self: Liveness, now: int) -> None:
+        time_passes(self, now)
+        self._judges_at_ms = 0
+
+    patch.setattr(Liveness, "time_passes", hastily)
 
 
 @caught_by("LiveBrokersStay")
@@ -278,69 +261,14 @@ def forgets_to_take_old_places_out_of_the_index(patch: pytest.MonkeyPatch) -> No
 # --- running them -----------------------------------------------------------------------------------------------------
 
 
-def reason_of(error: BaseException) -> str:
-    return str(getattr(error, "name", None) or type(error).__name__)
+def measure(name: str) -> Measured:
+    return MUTANTS.measure(name)
 
 
-def seeds_to_catch(first: int, seeds_max: int = SEEDS_MAX) -> tuple[int, str] | None:
-    """How many worlds it took, and by what it was caught; None if it was not."""
-    for seed in range(first, first + seeds_max):
-        try:
-            run_seed(seed)
-        except Exception as error:
-            return seed - first + 1, reason_of(error)
-    return None
-
-
-def measure(mutant: Mutant, starts: Sequence[int]) -> tuple[list[int], dict[str, int]]:
-    needed: list[int] = []
-    reasons: dict[str, int] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        mutant.plant(patch)
-        for first in starts:
-            caught = seeds_to_catch(first)
-            seeds, reason = caught or (SEEDS_MAX + 1, "not caught")
-            needed.append(seeds)
-            reasons[reason] = reasons.get(reason, 0) + 1
-    return needed, reasons
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--record", action="store_true")
-    arguments = parser.parse_args()
-    rows, medians, wrong = [], [], 0
-    for mutant in MUTANTS:
-        if arguments.names and mutant.name not in arguments.names:
-            continue
-        needed, reasons = measure(mutant, range(0, 50_000, 10_000))
-        medians.append(median(needed))
-        is_wrong = any(reason not in mutant.reasons for reason in reasons)
-        wrong += is_wrong
-        shown = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-        rows.append(f"| {mutant.name.replace('_', ' ')} | {median(needed):.0f} | {max(needed)} | {shown} |")
-        print(rows[-1], "UNEXPECTED" if is_wrong else "", flush=True)
-    if arguments.record:
-        (RESULTS / "controller-mutants.md").write_text(page(rows, median(medians)))
-    return 1 if wrong else 0
-
-
-def page(rows: list[str], middle: float) -> str:
-    return f"""# The controller with one rule taken out
-
-Each mutant of the controller core (`tests/simulation/controller_mutants.py`) runs in worlds of controllers and
-simulated brokers until an invariant falls, five times over, from seeds 0, 10,000, 20,000, 30,000 and 40,000 on. The
-reason must be one that the mutant names. A seed is a world of 60 virtual seconds; the median of all medians is
-{middle:.0f}. Revision {revision()}.
-
-| Mutant | Seeds to catch (median) | Most | Caught by (times) |
-|---|--:|--:|---|
-{chr(10).join(rows)}
-
-`python -m tests.simulation.controller_mutants --record` writes this page.
-"""
-
+TITLE = "The controller with one rule taken out"
+ABOUT = """\
+The controller core (`penstock.metadata`) in worlds of controllers and simulated brokers
+(`tests/simulation/controller_mutants.py`)."""
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(MUTANTS.main(measure, TITLE, ABOUT))

@@ -11,31 +11,27 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from heapq import heappop, heappush
+from math import inf
 from typing import Any, Final, TypeVar
 
-from penstock.metadata.cluster_commands import AlterPartition, Heartbeat, NewIsr, Tick
+from penstock.metadata.cluster_commands import Heartbeat, Tick
 from penstock.metadata.commands import RegisterBroker
 from penstock.metadata.controller import Controller
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Image
-from penstock.metadata.records import BrokerFeature, FeatureLevelRecord
+from penstock.metadata.records import FeatureLevelRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.view import ELR_FEATURE
-from penstock.model.errors import ErrorCode
 from penstock.model.shard import Command
 from penstock.simulator.randomness import Streams
+from tests.simulation.controller_brokers import Broker
 from tests.simulation.controller_checks import Checks
 from tests.simulation.controller_options import Options
-from tests.simulation.controller_replicas import Entry, Fetch, Fetched, Replica, Where, in_sync_min_of
 from tests.unit.metadata.world import Dice
 
 Reply = TypeVar("Reply")
 
 EVENTS_MAX: Final = 100_000
-HEARTBEAT_MS: Final = 500.0
-FETCH_MS: Final = 300.0
-RETRY_MS: Final = 1_500.0
-FEATURE: Final = BrokerFeature(name=ELR_FEATURE, min_supported_version=0, max_supported_version=1)
 
 
 class MetadataLog:
@@ -70,207 +66,6 @@ class MetadataLog:
     def cut(self, kept: int) -> None:
         del self.batches[kept + 1 :]
         self.committed = kept
-
-
-class Broker:
-    """A machine that holds replicas, in each of its lives with another epoch."""
-
-    def __init__(self, world: "World", broker_id: int, rack: str | None) -> None:
-        self.world = world
-        self.broker_id = broker_id
-        self.rack = rack
-        self.random = world.streams.stream("broker", str(broker_id))
-        self.replicas: dict[Where, Replica] = {}
-        self.life = 0
-        self.is_up = False
-        self.is_paused = False
-        self.is_cut_off = False
-        self.lost_epoch = -1
-        """The epoch of the life that a probe found to be over."""
-        self.wants_shutdown = False
-        self.epoch = -1
-        self.last_epoch = -1
-        """The epoch in which it stopped without loss; -1 if it did not."""
-        self.image = Image()
-        self.metadata_end = 0
-        self.last_arrival_ms = -1e9
-
-    # --- lives ----------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        if self.is_up:
-            return
-        self.is_up = True
-        self.is_paused = self.wants_shutdown = False
-        self.epoch = -1
-        self.metadata_end = 0
-        for replica in self.replicas.values():
-            replica.epoch = replica.partition_epoch = replica.leader = -1
-        self.world.tell(f"broker {self.broker_id} starts")
-        self._register(self.life, self.random.randbytes(16))
-        self.world.after(self.random.random() * FETCH_MS, self._fetch_round, self.life)
-
-    def stop(self, *, loses: bool) -> None:
-        """Dies at once; with loss, some of the end of every log is gone, and it knows."""
-        if not self.is_up:
-            return
-        self.is_up = False
-        self.life += 1
-        if self.epoch >= 0:
-            self.last_epoch = self.epoch
-        if loses:
-            self.last_epoch = -1
-            for replica in self.replicas.values():
-                del replica.log[self.random.randrange(len(replica.log) + 1) :]
-                replica.high_watermark = min(replica.high_watermark, len(replica.log))
-        self.world.tell(f"broker {self.broker_id} stops{' and loses records' if loses else ''}")
-
-    def _register(self, life: int, incarnation_id: bytes) -> None:
-        if life != self.life or not self.is_up or self.epoch >= 0:
-            return
-        command = RegisterBroker(
-            self.broker_id,
-            incarnation_id,
-            self.world.log.end,
-            (),
-            (FEATURE,),
-            self.rack,
-            (b"d" * 15 + bytes([self.broker_id]),),
-            is_fenced=True,
-            previous_epoch=self.last_epoch,
-        )
-
-        def answered(reply: Any) -> None:
-            if life == self.life and reply.code is ErrorCode.NONE and self.epoch < 0:
-                self.epoch = reply.epoch
-                self.world.after(1.0, self._beat, life)
-
-        self.world.ask(self, command, answered)
-        self.world.after(300.0 + 300.0 * self.random.random(), self._register, life, incarnation_id)
-
-    # --- the controller -------------------------------------------------------------------------------------------
-
-    def _beat(self, life: int) -> None:
-        if life != self.life or not self.is_up:
-            return
-        self.world.after(HEARTBEAT_MS * (0.8 + 0.4 * self.random.random()), self._beat, life)
-        if self.is_paused:
-            return
-        self._follow()
-        command = Heartbeat(
-            self.broker_id, self.epoch, self.metadata_end - 1, log_end=0, wants_shutdown=self.wants_shutdown
-        )
-
-        def answered(reply: Any) -> None:
-            if life != self.life or not self.is_up:
-                return
-            if reply.should_shut_down and self.wants_shutdown:
-                self.stop(loses=False)
-                self.world.after(1_000.0 + 4_000.0 * self.random.random(), self.start)
-            elif reply.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-                self.last_epoch, self.epoch = self.epoch, -1
-                self._register(life, self.random.randbytes(16))
-
-        self.world.ask(self, command, answered)
-
-    def _follow(self) -> None:
-        """Takes in what is committed."""
-        log = self.world.log
-        if self.metadata_end == log.committed_end or self.is_cut_off:
-            return
-        self.metadata_end, self.image = log.committed_end, log.committed_image
-        mine: dict[Where, Replica] = {}
-        for topic in self.image.topics.values():
-            in_sync_min = in_sync_min_of(self.image, topic.name)
-            for number, partition in topic.partitions.items():
-                if self.broker_id in partition.replicas:
-                    where = (topic.topic_id, number)
-                    replica = mine[where] = self.replicas.get(where) or Replica()
-                    replica.follow_metadata(self.broker_id, partition, in_sync_min, self.world.time_ms)
-        self.replicas = mine
-
-    # --- replication ----------------------------------------------------------------------------------------------
-
-    def _fetch_round(self, life: int) -> None:
-        if life != self.life or not self.is_up:
-            return
-        self.world.after(FETCH_MS * (0.5 + self.random.random()), self._fetch_round, life)
-        if self.is_paused or self.epoch < 0:
-            return
-        self._follow()
-        asked: dict[int, list[Fetch]] = {}
-        for where, replica in self.replicas.items():
-            if replica.leader == self.broker_id:
-                self._lead(where, replica)
-            elif replica.leader >= 0:
-                asked.setdefault(replica.leader, []).append(replica.fetch(where, self.broker_id, self.epoch))
-        for leader, fetches in asked.items():
-            self.world.send(self, self.world.brokers[leader], self.world.brokers[leader].serve, self, life, fetches)
-
-    def serve(self, follower: "Broker", life: int, fetches: list[Fetch]) -> None:
-        if not self.is_up or self.is_paused or self.epoch < 0:
-            return
-        self._follow()
-        answers = []
-        for fetch in fetches:
-            replica = self.replicas.get(fetch.where)
-            if replica is None or replica.leader != self.broker_id:
-                continue
-            answer = replica.serve(fetch, self.world.time_ms)
-            if answer is not None:
-                answers.append(answer)
-                self._lead(fetch.where, replica)
-        if answers:
-            self.world.send(self, follower, follower.take, life, answers)
-
-    def take(self, life: int, answers: list[Fetched]) -> None:
-        if life != self.life or not self.is_up or self.is_paused:
-            return
-        for answer in answers:
-            replica = self.replicas.get(answer.where)
-            if replica is not None and replica.leader != self.broker_id:
-                replica.take(answer)
-
-    def _lead(self, where: Where, replica: Replica) -> None:
-        for offset in replica.advance(self.broker_id):
-            self.world.checks.committed(where, offset, replica.log[offset].value)
-        topic = self.image.topic_by_id(where[0])
-        if topic is None:
-            return
-        partition = topic.partitions[where[1]]
-        now = self.world.time_ms
-        if replica.pending is not None and now - replica.pending_since < RETRY_MS:
-            return
-        known = self.image.brokers
-        careless = self.world.options.is_careless and not self.world.is_calm
-        able = tuple(each for each in partition.replicas if each in known and (careless or known[each].is_active))
-        wanted = replica.pending or replica.wanted_isr(self.broker_id, able, now, self.world.options.patience_ms)
-        if wanted is None:
-            return
-        replica.pending, replica.pending_since = wanted, now
-        self._alter(where, replica, wanted)
-
-    def _alter(self, where: Where, replica: Replica, wanted: tuple[int, ...]) -> None:
-        epochs = {self.broker_id: self.epoch, **{each: epoch for each, (_, epoch) in replica.ends.items()}}
-        known = self.image.brokers
-        isr = tuple((each, epochs[each] if each in epochs else known[each].epoch) for each in wanted if each in known)
-        command = AlterPartition(
-            self.broker_id, self.epoch, (NewIsr(*where, replica.epoch, replica.partition_epoch, isr),)
-        )
-        life, partition_epoch = self.life, replica.partition_epoch
-
-        def answered(reply: Any) -> None:
-            refused = reply.code is not ErrorCode.NONE or reply.partitions[0].code is ErrorCode.INELIGIBLE_REPLICA
-            if life == self.life and refused and replica.partition_epoch == partition_epoch:
-                replica.pending = None
-
-        self.world.ask(self, command, answered)
-
-    def produce(self, where: Where, value: int) -> None:
-        replica = self.replicas.get(where)
-        leads = replica is not None and self.is_up and not self.is_paused and replica.leader == self.broker_id
-        if replica is not None and leads and len(replica.isr) >= replica.in_sync_min:
-            replica.log.append(Entry(replica.epoch, value))
 
 
 class World:
@@ -322,6 +117,21 @@ class World:
         self.trace = zlib.crc32(row.encode(), self.trace)
         if self.story is not None:
             self.story.append(row)
+
+    # --- what brokers see -----------------------------------------------------------------------------------------
+
+    @property
+    def image(self) -> Image:
+        """The cluster as the controller has it."""
+        return self.log.image
+
+    def has_power(self, broker: Broker) -> bool:
+        return True
+
+    def metadata(self, broker: Broker) -> tuple[int, Image]:
+        if broker.is_cut_off:
+            return broker.metadata_end, broker.image
+        return self.log.committed_end, self.log.committed_image
 
     # --- the network ----------------------------------------------------------------------------------------------
 
@@ -403,9 +213,15 @@ class World:
             self.tell(f"records {records if len(records) < 4 else len(records)}")
         else:
             self.tell(f"records {len(records)}")
-        self.checks.after_batch(before, controller.image, len(records), is_by_itself=is_by_itself)
+        self.checks.decided(before, controller.image, len(records), self._silence if is_by_itself else None)
+        self.checks.recorded(before, controller.image)
         self.after(self._quorum_ms(), self._commit, self.term, at)
         return at
+
+    def _silence(self, broker_id: int, epoch: int) -> float:
+        """How long nothing has come from a broker; for good, where a probe found that it is gone."""
+        broker = self.brokers[broker_id]
+        return inf if broker.lost_epoch == epoch else self.time_ms - broker.last_arrival_ms
 
     def _commit(self, term: int, at: int) -> None:
         if term == self.term and at > self.log.committed:
@@ -474,7 +290,9 @@ class World:
             self._record(self.active, (FeatureLevelRecord(name=ELR_FEATURE, feature_level=1),), is_by_itself=False)
         self._wake(0.0)
 
-    def people_ask(self, command: Command[Reply], answered: Callable[[Reply], None] = lambda _reply: None) -> None:
+    def people_ask(self, command: Command[Reply], answered: Callable[[Reply], None] = lambda _reply: None) -> bool:
         """An operator, whose request always arrives."""
-        if self.active is not None and not self.is_stalled:
+        is_heard = self.active is not None and not self.is_stalled
+        if is_heard:
             self._decide(command, answered)
+        return is_heard

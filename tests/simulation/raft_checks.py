@@ -5,29 +5,36 @@ step, and the one list of what was ever committed, which no replica may contradi
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from penstock.raft.effects import CutLog, Effect, InstallSnapshot, LoadSnapshot, Send
 from penstock.raft.messages import NO_LEADER, Vote
 from penstock.raft.ports import SnapshotId
 from penstock.raft.replicas import ReplicaKey, VoterSet
 from penstock.raft.roles import Role
+from tests.simulation.invariants import broken
 from tests.simulation.raft_disk import Entry, Snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.raft_world import Node, World
 
 
-class Broken(AssertionError):
-    """An invariant does not hold."""
-
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name}: {what}")
-        self.name = name
-
-
-def broken(name: str, what: str) -> NoReturn:
-    raise Broken(name, what)
+INVARIANTS = (
+    "ElectionSafety",
+    "MonotonicEpoch",
+    "MonotonicHighWatermark",
+    "MajorityReachedHighWatermark",
+    "LogMatching",
+    "LeaderCompleteness",
+    "Durability",
+    "SnapshotAtLogStart",
+    "LeaderNeverLoadsSnapshot",
+    "ConsistentCommittedData",
+    "ValidRolesAndStates",
+    "NoTruncationBelowHighWatermark",
+    "OwnEpochFirst",
+)
+"""Those of the quorum. `OneVotePerEpoch` and `Convergence` are looked at besides."""
 
 
 class Checks:
@@ -38,6 +45,8 @@ class Checks:
         self.leaders: dict[int, ReplicaKey] = {}
         self.committed: list[Entry] = []
         """Every entry that a leader ever called committed, by offset."""
+        self._committed_in: list[int] = []
+        """The epochs of these leaders, which may be later than those of the entries."""
         self.committing_voters = VoterSet()
         """The voters by whose majority the last of them was committed."""
         self.snapshots: dict[SnapshotId, Snapshot] = {}
@@ -87,11 +96,11 @@ class Checks:
             self._holds_all_committed(node)
 
     def _holds_all_committed(self, node: "Node") -> None:
-        """By the time an epoch is led, only what was committed in older ones counts: a newer leader may exist."""
+        """Only what was committed in older epochs counts: one that hears late of its election may not be the newest."""
         log, raft = node.disk.log, node.raft
         assert raft is not None
         end = len(self.committed)
-        while end and self.committed[end - 1].epoch > raft.epoch:
+        while end and self._committed_in[end - 1] > raft.epoch:
             end -= 1
         if log.end_offset < end:
             broken(
@@ -170,11 +179,13 @@ class Checks:
         for offset in range(len(self.committed), high_watermark):
             entry = log.entry(offset)
             self.committed.append(entry)
+            self._committed_in.append(raft.epoch)
             if isinstance(entry.content, int):
                 if entry.content in self._values:
                     broken("ConsistentCommittedData", f"{entry.content} is committed twice")
                 self._values.add(entry.content)
                 self.acknowledged += 1
+            self._world.on_committed(entry)
         self.committing_voters = voters
 
     def holders(self, voters: VoterSet, end_offset: int, epoch: int) -> int:

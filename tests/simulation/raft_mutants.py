@@ -1,18 +1,8 @@
-"""Raft with one rule taken out at a time, to see that the worlds notice, and for which reason.
+"""Raft with one rule taken out at a time: `python -m tests.simulation.raft_mutants --help`."""
 
-    python -m tests.simulation.raft_mutants                 how many seeds each takes, five times over
-    python -m tests.simulation.raft_mutants --record        the same, written to docs/results/raft-mutants.md
-
-Every mutant names the invariants by which it may be caught; another reason does not count.
-"""
-
-import argparse
-import multiprocessing
 import sys
-from collections import Counter
 from collections.abc import Callable
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -20,39 +10,21 @@ from penstock.raft.effects import Effect, LoadSnapshot, Persist, TrimLog
 from penstock.raft.events import SnapshotTaken
 from penstock.raft.follower import Follower
 from penstock.raft.leader import Leader
-from penstock.raft.messages import Fetch, FetchReply, Vote
-from penstock.raft.ports import EpochEnd
+from penstock.raft.messages import NO_LEADER, Fetch, FetchReply, Vote
+from penstock.raft.ports import EpochEnd, SnapshotId
 from penstock.raft.raft import Raft
 from penstock.raft.replica import Replica
 from penstock.raft.replicas import VoterHistory, VoterSet
 from penstock.raft.roles import QuorumState
 from penstock.raft.voter_changes import changed_voters
-from tests.simulation.campaign import RESULTS, revision
+from tests.simulation.mutants import Measured, Mutants
+from tests.simulation.raft_checks import INVARIANTS
+from tests.simulation.raft_disk import Snapshot
 from tests.simulation.raft_faults import run_seed
 from tests.simulation.raft_world import Machine
 
-SEEDS_MAX = 500
-STARTS = range(0, 50_000, 10_000)
-
-
-class Mutant(NamedTuple):
-    plant: Callable[[pytest.MonkeyPatch], None]
-    reasons: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return self.plant.__name__
-
-
-MUTANTS: list[Mutant] = []
-
-
-def caught_by(*reasons: str) -> Callable[[Callable[[pytest.MonkeyPatch], None]], Callable[[pytest.MonkeyPatch], None]]:
-    def add(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
-        MUTANTS.append(Mutant(plant, reasons))
-        return plant
-
-    return add
+MUTANTS = Mutants("raft", run_seed, seeds_max=500, must_fall=INVARIANTS)
+caught_by = MUTANTS.caught_by
 
 
 # --- votes and epochs -------------------------------------------------------------------------------------------------
@@ -298,6 +270,21 @@ def cuts_to_the_high_watermark_when_it_starts(patch: pytest.MonkeyPatch) -> None
     patch.setattr(Raft, "start", trusts_only_what_it_knows)
 
 
+@caught_by("ValidRolesAndStates")
+def believes_others_that_it_leads(patch: pytest.MonkeyPatch) -> None:
+    """R31, KAFKA-12181: a voter that comes back with an empty disk hears of its former self, and follows that."""
+
+    def learns(self: Raft, epoch: int, leader_id: int, now: int) -> None:
+        if epoch < self.epoch or (epoch == self.epoch and (self.replica.has_leader or leader_id == NO_LEADER)):
+            return
+        if leader_id == NO_LEADER:
+            self._enter_epoch(epoch, now)
+        else:
+            self._follow(epoch, leader_id, now)
+
+    patch.setattr(Raft, "_learn", learns)
+
+
 # --- snapshots --------------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +319,23 @@ def takes_a_snapshot_id_for_inclusive(patch: pytest.MonkeyPatch) -> None:
         self.applied += 1
 
     patch.setattr(Machine, "load", one_more)
+
+
+@caught_by("ConsistentCommittedData")
+def snapshots_what_it_has_not_applied(patch: pytest.MonkeyPatch) -> None:
+    """R32, KAFKA-13968: it writes down its state before it has taken in what it says the state is of."""
+    snapshot = Machine.snapshot
+
+    def too_early(self: Machine) -> tuple[SnapshotId, Snapshot]:
+        raft, applied = self._node.raft, self.applied
+        assert raft is not None
+        _, content = snapshot(self)
+        self.applied = raft.high_watermark
+        found, _ = snapshot(self)
+        self.applied = applied
+        return found, content._replace(voters=raft.replica.voters.at(found.end_offset))
+
+    patch.setattr(Machine, "snapshot", too_early)
 
 
 @caught_by("LeaderNeverLoadsSnapshot")
@@ -455,70 +459,13 @@ def _without_news(reply: Callable[..., FetchReply]) -> Callable[..., FetchReply]
 # --- running them -----------------------------------------------------------------------------------------------------
 
 
-def reason_of(error: BaseException) -> str:
-    return str(getattr(error, "name", None) or type(error).__name__)
+def measure(name: str) -> Measured:
+    return MUTANTS.measure(name)
 
 
-def seeds_to_catch(first: int, seeds_max: int = SEEDS_MAX) -> tuple[int, str] | None:
-    """How many worlds it took, and by what it was caught; None if it was not."""
-    for seed in range(first, first + seeds_max):
-        try:
-            run_seed(seed)
-        except Exception as error:
-            return seed - first + 1, reason_of(error)
-    return None
-
-
-def measure(name: str) -> tuple[list[int], dict[str, int]]:
-    """From each start, how many seeds it took; and how often it was caught by what."""
-    mutant = next(each for each in MUTANTS if each.name == name)
-    needed: list[int] = []
-    reasons: Counter[str] = Counter()
-    with pytest.MonkeyPatch.context() as patch:
-        mutant.plant(patch)
-        for first in STARTS:
-            seeds, reason = seeds_to_catch(first) or (SEEDS_MAX + 1, "not caught")
-            needed.append(seeds)
-            reasons[reason] += 1
-    return needed, dict(sorted(reasons.items()))
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--record", action="store_true")
-    arguments = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if not arguments.names or mutant.name in arguments.names]
-    rows, medians, wrong = [], [], 0
-    with multiprocessing.Pool(2) as pool:
-        outcomes = pool.imap(measure, [mutant.name for mutant in chosen])
-        for mutant, (needed, reasons) in zip(chosen, outcomes, strict=True):
-            medians.append(median(needed))
-            is_wrong = any(reason not in mutant.reasons for reason in reasons)
-            wrong += is_wrong
-            shown = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
-            rows.append(f"| {mutant.name.replace('_', ' ')} | {median(needed):.0f} | {max(needed)} | {shown} |")
-            print(rows[-1], "UNEXPECTED" if is_wrong else "", flush=True)
-    if arguments.record:
-        (RESULTS / "raft-mutants.md").write_text(page(rows, median(medians)))
-    return 1 if wrong else 0
-
-
-def page(rows: list[str], middle: float) -> str:
-    return f"""# Raft with one rule taken out
-
-Each mutant of the raft core (`tests/simulation/raft_mutants.py`) runs in worlds of raft cores until an invariant falls,
-five times over, from seeds 0, 10,000, 20,000, 30,000 and 40,000 on. The reason must be one that the mutant names. A
-seed is a world of 60 virtual seconds; the median of all medians is {middle:.0f}. There are
-{len(rows)} of them; one that was not caught says so. Revision {revision()}.
-
-| Mutant | Seeds to catch (median) | Most | Caught by (times) |
-|---|--:|--:|---|
-{chr(10).join(rows)}
-
-`python -m tests.simulation.raft_mutants --record` writes this page.
-"""
-
+TITLE = "Raft with one rule taken out"
+ABOUT = """\
+The raft core (`penstock.raft`) in worlds of raft cores (`tests/simulation/raft_mutants.py`)."""
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(MUTANTS.main(measure, TITLE, ABOUT))

@@ -21,6 +21,7 @@ from penstock.raft.effects import (
     CutLog,
     Effect,
     InstallSnapshot,
+    LeaderKnown,
     LoadSnapshot,
     Persist,
     Send,
@@ -44,7 +45,8 @@ from penstock.raft.raft import Raft
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
 from penstock.raft.roles import Role
 from penstock.simulator.randomness import Streams
-from tests.simulation.raft_checks import Checks, broken
+from tests.simulation.invariants import broken
+from tests.simulation.raft_checks import Checks
 from tests.simulation.raft_disk import Disk, Entry, Snapshot
 from tests.simulation.raft_options import Options
 
@@ -91,6 +93,9 @@ class Machine:
         self._node = node
         self.applied = 0
         self.digest = 0
+
+    def leader_known(self, news: LeaderKnown) -> None:
+        """Somebody leads, perhaps this node; an adding machine does not mind."""
 
     def apply_up_to(self, high_watermark: int) -> None:
         node = self._node
@@ -158,6 +163,10 @@ class Node:
     @property
     def now(self) -> int:
         return int(self._clock_base + (self.world.time_ms - self._born_at) * self._clock_rate)
+
+    def passed_ms(self, since_ms: float) -> float:
+        """How much of its own time has passed, but for leaps."""
+        return (self.world.time_ms - since_ms) * self._clock_rate
 
     # --- lives ----------------------------------------------------------------------------------------------------
 
@@ -337,6 +346,8 @@ class Node:
         elif kind is Committed:
             self.machine.apply_up_to(effect.high_watermark)  # type: ignore[union-attr]
             self._maybe_snapshot()
+        elif kind is LeaderKnown:
+            self.machine.leader_known(effect)  # type: ignore[arg-type]
         elif kind is CutLog:
             self._rebuilding = effect  # type: ignore[assignment]
             self.world.after(self._rebuild_ms(), self._cut, self.life, effect)
@@ -430,6 +441,8 @@ class Node:
 class World:
     """The heap, the network, and the nodes."""
 
+    node_type: type[Node] = Node
+
     def __init__(
         self,
         seed: int,
@@ -453,12 +466,14 @@ class World:
         self.is_calm = False
         self.on_vote: Callable[[Node], None] = lambda _node: None
         """Called when a node is about to tell that it has given its vote."""
+        self.on_committed: Callable[[Entry], None] = lambda _entry: None
+        """Called for every entry, in order, when a leader finds it committed, before anybody acts on it."""
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._pushed = 0
         self._network = self.streams.stream("network")
         self.checks = Checks(self)
         count = options.voters + options.spares
-        self.nodes = {node_id: Node(self, node_id) for node_id in range(1, count + 1)}
+        self.nodes = {node_id: self.node_type(self, node_id) for node_id in range(1, count + 1)}
         self.bootstrap = VoterSet(Voter(self.nodes[node_id].key) for node_id in range(1, options.voters + 1))
 
     def tell(self, node: "Node | None", what: str) -> None:
@@ -493,7 +508,7 @@ class World:
     def send(self, source: int, to: int, letter: Letter) -> None:
         if self.story is not None:
             self.tell(self.nodes[source], f"to {to}: {show(letter.request)}")
-        for delay_ms in self._delays(source, to):
+        for delay_ms in self.delays(source, to):
             self.after(delay_ms, self._deliver, to, letter)
 
     def _deliver(self, to: int, letter: Letter) -> None:
@@ -512,7 +527,7 @@ class World:
     def answer(self, source: int, letter: Letter, reply: Reply) -> None:
         if self.story is not None:
             self.tell(self.nodes[source], f"to {letter.source}: {show(reply)}")
-        for delay_ms in self._delays(source, letter.source):
+        for delay_ms in self.delays(source, letter.source):
             self.after(delay_ms, self._deliver_answer, letter, reply)
 
     def _deliver_answer(self, letter: Letter, reply: Reply) -> None:
@@ -520,7 +535,7 @@ class World:
         if node.life == letter.life:
             node.take(Answered(letter.number, reply))
 
-    def _delays(self, source: int, to: int) -> Sequence[float]:
+    def delays(self, source: int, to: int) -> Sequence[float]:
         """When copies of a message arrive, if any do."""
         if self.cut_links and self.cut_links[source, to]:
             return ()

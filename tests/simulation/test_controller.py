@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from random import SystemRandom
 
 import pytest
@@ -18,8 +17,9 @@ from tests.simulation.controller_checks import Checks
 from tests.simulation.controller_faults import run_seed
 from tests.simulation.controller_options import FAULTS
 from tests.simulation.controller_world import World
+from tests.simulation.regressions import seeds_of
 
-SEEDS = 200
+SEEDS = 100
 CHUNK = 20
 FRESH = SystemRandom().randrange(10**9, 10**12)
 FRESH_PER_CHUNK = 2
@@ -40,8 +40,7 @@ def test_the_controller_keeps_its_promises(first: int, record_property: Callable
 
 
 def test_seeds_that_failed_once() -> None:
-    lines = Path(__file__).with_name("regressions.txt").read_text().splitlines()
-    run_all(int(line.split()[1]) for line in lines if line.startswith("controller "))
+    run_all(seeds_of("controller"))
 
 
 def test_everything_happens() -> None:
@@ -60,7 +59,7 @@ def test_a_seed_tells_the_same_story_twice_and_in_another_process() -> None:
 
 
 def test_a_failing_seed_says_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def find(_: Checks) -> None:
+    def find(*_: object) -> None:
         raise AssertionError("planted")
 
     monkeypatch.setattr(Checks, "end", find)

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.controller_mutants import MUTANTS, SEEDS_MAX, Mutant, seeds_to_catch
+from tests.simulation.controller_mutants import MUTANTS
+from tests.simulation.mutants import Mutant, notice
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+@pytest.mark.parametrize("mutant", MUTANTS.all, ids=MUTANTS.names)
 def test_the_worlds_notice(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
-    mutant.plant(monkeypatch)
-    caught = seeds_to_catch(0)
-    assert caught is not None, f"{mutant.name} went unnoticed in {SEEDS_MAX} worlds"
-    seeds, reason = caught
-    assert reason in mutant.reasons, f"{mutant.name} was caught by {reason}"
-    record_property("seeds_needed", seeds)
+    record_property("seeds_needed", notice(MUTANTS, mutant, monkeypatch).seeds)
+
+
+def test_what_others_learned_the_hard_way_has_mutants() -> None:
+    assert {"R07", "R09", "R10", "R34"} <= {mutant.rule for mutant in MUTANTS.all}

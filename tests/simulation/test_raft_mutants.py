@@ -4,16 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.raft_mutants import MUTANTS, SEEDS_MAX, Mutant, seeds_to_catch
+from tests.simulation.mutants import Mutant, notice
+from tests.simulation.raft_checks import INVARIANTS
+from tests.simulation.raft_mutants import MUTANTS
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+@pytest.mark.parametrize("mutant", MUTANTS.all, ids=MUTANTS.names)
 def test_the_worlds_notice(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
-    mutant.plant(monkeypatch)
-    caught = seeds_to_catch(0)
-    assert caught is not None, f"{mutant.name} went unnoticed in {SEEDS_MAX} worlds"
-    seeds, reason = caught
-    assert reason in mutant.reasons, f"{mutant.name} was caught by {reason}"
-    record_property("seeds_needed", seeds)
+    record_property("seeds_needed", notice(MUTANTS, mutant, monkeypatch).seeds)
+
+
+def test_every_invariant_has_a_mutant_that_it_may_catch() -> None:
+    named = {reason for mutant in MUTANTS.all for reason in mutant.reasons}
+    assert set(INVARIANTS) <= named
+    assert {"R31", "R32"} <= {mutant.rule for mutant in MUTANTS.all}
