@@ -6,15 +6,13 @@ from typing import Final, NamedTuple
 
 from tests.simulation.cluster_options import LOSS, Options, draw_options
 from tests.simulation.cluster_world import ClusterWorld
-from tests.simulation.controller_faults import may_lose_records
-from tests.simulation.controller_people import People
+from tests.simulation.controller_faults import END_MS, PATIENCE_MS, may_lose_records
+from tests.simulation.controller_people import RISKY, People, is_whole
+from tests.simulation.invariants import has_converged
 from tests.simulation.raft_faults import Misfortune as QuorumMisfortune
 from tests.simulation.raft_world import Node, trace_of
 
 TORMENT_MS: Final = 38_000.0
-END_MS: Final = 60_000.0
-PATIENCE_MS: Final = 90_000.0
-"""Where moves are slow and many, it takes longer until there is nothing left to do."""
 
 
 class Run(NamedTuple):
@@ -86,7 +84,7 @@ class Misfortune(QuorumMisfortune):
         cluster = self._world.cluster
         if cluster.image.topics:
             return
-        if cluster.is_whole:
+        if is_whole(cluster):
             self._public.create()
         self._world.after(2_000.0, self._create)
 
@@ -96,7 +94,7 @@ class Misfortune(QuorumMisfortune):
             return
         world.after(2 * self._deeds_random.random() * self._options.deed_every_ms, self._do_something)
         deed = self._deeds_random.choice(self._options.deeds)
-        if world.cluster.is_whole:  # a topic that begins with nobody but who lost its records goes beyond the promise
+        if deed not in RISKY or is_whole(world.cluster):
             world.counts[deed] += 1
             self._deeds[deed]()
 
@@ -139,7 +137,7 @@ def run_seed(seed: int, *, options: Options | None = None, story: list[str] | No
     misfortune.calm()
     world.run(END_MS)
     cluster = world.cluster
-    while not cluster.is_at_rest and world.time_ms < PATIENCE_MS:
+    while not has_converged(cluster.end) and world.time_ms < PATIENCE_MS:
         world.run(world.time_ms + 2_000.0)
     cluster.end()
     return Run(

@@ -30,7 +30,7 @@ from penstock.raft.raft import NotLeader
 from tests.simulation.cluster_options import Options
 from tests.simulation.controller_brokers import Broker
 from tests.simulation.controller_checks import Checks, Silence
-from tests.simulation.invariants import Broken, broken
+from tests.simulation.invariants import broken
 from tests.simulation.raft_disk import Entry, Snapshot
 from tests.simulation.raft_world import Chance, Machine, Node, World
 
@@ -450,16 +450,6 @@ class Cluster:
             seat.decide(command, answered)
         return seat is not None
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether everybody who lost records has said so: until then, the controller counts on what is not there."""
-        return not any(
-            broker.last_epoch < 0
-            and (known := self.image.brokers.get(number)) is not None
-            and known.epoch != broker.epoch
-            for number, broker in self.brokers.items()
-        )
-
     def broke(self, broker: Broker) -> None:
         """The connection to a broker broke; where the controller probes, it finds nobody."""
         if self._are_probed:
@@ -481,17 +471,6 @@ class Cluster:
         return None
 
     # --- the end --------------------------------------------------------------------------------------------------
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether the end has come; what is wrong for another reason than that of time is raised."""
-        try:
-            self.end()
-        except Broken as trouble:
-            if trouble.name != "Convergence":
-                raise
-            return False
-        return True
 
     def end(self) -> None:
         """All is mended: one controller is active, has what is committed, and has nothing left to do."""

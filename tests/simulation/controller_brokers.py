@@ -157,6 +157,8 @@ class Broker:
             if reply.should_shut_down and self.wants_shutdown:
                 self.stop(loses=False)
                 self.world.after(1_000.0 + 4_000.0 * self.random.random(), self.start)
+            elif self.epoch != command.broker_epoch:
+                return  # an answer of before it registered anew
             elif reply.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
                 self.last_epoch, self.epoch = self.epoch, -1
                 self._register(life, self.random.randbytes(16))

@@ -33,6 +33,11 @@ TORMENT_MS: Final = 42_000.0
 PRODUCE_END_MS: Final = 56_000.0
 
 
+RISKY: Final = ("topics", "minimum")
+"""Deeds that go beyond the promise while the controller counts on records that are gone: with a minimum of one, or in a
+topic that begins on whoever lost records, nobody else need have them."""
+
+
 class Place(Protocol):
     """Where people live."""
 
@@ -150,3 +155,13 @@ class People:
 
     def elect(self) -> None:
         self._world.people_ask(ElectLeaders(None))
+
+
+def is_whole(world: Place) -> bool:
+    """Whether everybody who lost records has said so: until then, the controller counts on what is not there."""
+    return not any(
+        broker.last_epoch < 0
+        and (known := world.image.brokers.get(number)) is not None
+        and (not broker.is_up or known.epoch != broker.epoch)
+        for number, broker in world.brokers.items()
+    )

@@ -1,6 +1,10 @@
 """What an invariant that does not hold is told by."""
 
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+CONVERGENCE: Final = "Convergence"
+"""The one that may hold later."""
 
 
 class Broken(AssertionError):
@@ -18,3 +22,14 @@ def broken(name: str, what: str) -> NoReturn:
 def reason_of(error: BaseException) -> str:
     """The name of the invariant, or of the exception."""
     return str(getattr(error, "name", None) or type(error).__name__)
+
+
+def has_converged(end: Callable[[], None]) -> bool:
+    """Whether the end has come that `end` looks for; what is wrong for another reason than that of time is raised."""
+    try:
+        end()
+    except Broken as trouble:
+        if trouble.name != CONVERGENCE:
+            raise
+        return False
+    return True
