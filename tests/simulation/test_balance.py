@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.metadata.copying import copying
 from penstock.metadata.settings.layers import BrokerSettings
 from tests.simulation import balance
 from tests.simulation.balance import Balance
@@ -27,10 +28,8 @@ def test_a_fourth_broker_gets_its_share_and_a_leaving_one_is_emptied() -> None:
 
 
 def test_a_broker_that_does_not_mind_the_throttle_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = balance.copying
-
     def in_a_hurry(broker_id: int, own: object, settings: BrokerSettings) -> object:
-        return plain(broker_id, own, settings)._replace(bytes_per_second_max=1 << 40)  # type: ignore[arg-type]
+        return copying(broker_id, own, settings)._replace(bytes_per_second_max=1 << 40)  # type: ignore[arg-type]
 
     monkeypatch.setattr(balance, "copying", in_a_hurry)
     assert Balance(60, MEBIBYTE, SETTINGS).join(4).bytes_per_s_most > 8 * MEBIBYTE
