@@ -3,8 +3,9 @@
 import sys
 
 from tests.simulation import core_campaign
-from tests.simulation.cluster_faults import END_MS, Run, run_seed
+from tests.simulation.cluster_faults import Run, run_seed
 from tests.simulation.cluster_options import FAULTS
+from tests.simulation.controller_faults import END_MS
 
 ABOUT = """\
 Worlds of three to eight nodes on a heap with virtual time, 60 seconds each: raft cores (`penstock.raft`) carry the log

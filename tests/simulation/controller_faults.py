@@ -13,7 +13,7 @@ from tests.simulation.invariants import has_converged
 
 END_MS: Final = 60_000.0
 PATIENCE_MS: Final = 90_000.0
-"""Where moves are slow and many, or followers lag behind again and again, it takes longer until nothing is left to do."""
+"""Where moves are slow and many, or followers fall back again and again, there is something to do for longer."""
 
 
 class Run(NamedTuple):

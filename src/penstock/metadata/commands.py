@@ -144,10 +144,10 @@ class NewConfigs:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs(Command[tuple["AlteredConfigs", ...]]):
-    """`asked_at` is the broker that the client asked."""
+    """`asked_at` is the broker that the client asked; None where that has been looked at."""
 
     resources: tuple[NewConfigs, ...]
-    asked_at: int
+    asked_at: int | None
     validate_only: bool = False
 
 
@@ -162,10 +162,10 @@ class ConfigChanges:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalAlterConfigs(Command[tuple["AlteredConfigs", ...]]):
-    """`asked_at` is the broker that the client asked."""
+    """`asked_at` is the broker that the client asked; None where that has been looked at."""
 
     resources: tuple[ConfigChanges, ...]
-    asked_at: int
+    asked_at: int | None
     validate_only: bool = False
 
 

@@ -60,13 +60,13 @@ def alter_configs(
     return Decision(() if command.validate_only else tuple(records), tuple(results))
 
 
-def _alter(resource: NewConfigs | ConfigChanges, view: View, asked_at: int) -> list[MetadataRecord]:
+def _alter(resource: NewConfigs | ConfigChanges, view: View, asked_at: int | None) -> list[MetadataRecord]:
     kind, name = resource.kind, resource.name
     named = _checked_keys(resource)
     if kind not in REGISTRIES:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     if kind == BROKER and name:
-        _check_broker_name(name, asked_at)
+        check_broker_name(name, asked_at)
     current = view.image.config(kind, name)
     configs = _wanted(resource, current)
     try:
@@ -139,11 +139,12 @@ def _check(kind: int, name: str, configs: dict[str, str], view: View) -> None:
         check_dynamic_broker(configs, is_per_broker=bool(name))
 
 
-def _check_broker_name(name: str, asked_at: int) -> None:
+def check_broker_name(name: str, asked_at: int | None) -> None:
+    """Refuses settings of another broker than the one that was asked."""
     digits = name.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-    if int(name) != asked_at:
+    if asked_at is not None and int(name) != asked_at:
         message = f"Unexpected broker id, expected {asked_at}, but received {name}"
         raise Refusal(ErrorCode.INVALID_REQUEST, message)
 

@@ -28,6 +28,7 @@ from penstock.metadata.cluster_commands import (
     ListReassignments,
     RegisterController,
     Tick,
+    Ticked,
     UnregisterBroker,
     UpdateFeatures,
 )
@@ -81,6 +82,8 @@ class Controller:
         self._liveness = Liveness()
         self._preferred_at_ms = 0
         self._looks_for_preferred = False
+        self._rested: Image | None = None
+        """The image in which a Tick last found nothing to do; while it is the image, there is nothing."""
 
     @property
     def image(self) -> Image:
@@ -165,13 +168,21 @@ class Controller:
             case Heartbeat():
                 return heartbeat(command, self._cluster(), now)
             case Tick():
-                return tick(self._cluster(), now, looks_for_preferred=self._looks_for_preferred)
+                return self._tick(now)
             case DecommissionBroker():
                 return decommission_broker(command, self._cluster(), now)
         of_cluster = _OF_CLUSTER.get(type(command))
         if of_cluster is not None:
             return of_cluster(command, self._cluster())
         raise TypeError(f"{command} is nothing that a controller can be asked")
+
+    def _tick(self, now: int) -> Decision[MetadataRecord, Ticked]:
+        cluster = self._cluster()
+        looks, is_at_rest = self._looks_for_preferred, cluster.image is self._rested
+        decision = tick(cluster, now, looks_for_preferred=looks, is_at_rest=is_at_rest)
+        if not decision.records:
+            self._rested = cluster.image
+        return decision
 
     def _cluster(self) -> Cluster:
         image, settings = self.image, self.settings

@@ -7,6 +7,9 @@ common past are compared as cheaply, because a shared shelf is the same on both 
 
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import compress
+from operator import is_not
 from typing import Final, Generic, NamedTuple, TypeVar
 
 SHELVES: Final = 1024
@@ -25,6 +28,7 @@ V = TypeVar("V")
 _EMPTY: Final[list[dict[object, object]]] = [{}] * SHELVES
 
 
+@lru_cache(maxsize=4096)
 def _place(key: str | bytes | Resource) -> int:
     """A checksum, because hashes differ from process to process and ids may have been chosen by somebody."""
     if isinstance(key, bytes):
@@ -102,9 +106,8 @@ class Shelves(Generic[K, V]):
 
     def differences(self, newer: "Shelves[K, V]") -> Iterator[tuple[K, V | None, V | None]]:
         """Every key whose value is not the same object in `newer`, with both values."""
-        for old, new in zip(self._shelves, newer._shelves, strict=True):
-            if old is new:
-                continue
+        are_changed = map(is_not, self._shelves, newer._shelves)
+        for old, new in compress(zip(self._shelves, newer._shelves, strict=True), are_changed):
             for key, value in old.items():
                 if new.get(key) is not value:
                     yield key, value, new.get(key)

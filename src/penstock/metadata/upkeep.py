@@ -22,15 +22,16 @@ from penstock.metadata.view import RECORDS_PER_STEP_MAX, Cluster
 from penstock.model.shard import Decision
 
 
-def tick(cluster: Cluster, now: int, *, looks_for_preferred: bool) -> Decision[MetadataRecord, Ticked]:
-    """The next piece of what is due."""
-    for step in (_fence_silent, _settle_troubled):
-        decision = step(cluster, now)
-        if decision is not None:
-            return decision
+def tick(
+    cluster: Cluster, now: int, *, looks_for_preferred: bool, is_at_rest: bool = False
+) -> Decision[MetadataRecord, Ticked]:
+    """The next piece of what is due. At rest nothing but time and heartbeats can have made anything due."""
+    decision = _fence_silent(cluster, now) or (None if is_at_rest else _settle_troubled(cluster, now))
+    if decision is not None:
+        return decision
     if looks_for_preferred and (records := return_to_preferred(cluster)):
         return Decision(tuple(records), Ticked(elected=len(records)), wake_at=now)
-    if records := begin_moves(cluster):
+    if not is_at_rest and (records := begin_moves(cluster)):
         return Decision(tuple(records), Ticked(moves_begun=len(records)), wake_at=now + WAKE_MS)
     return Decision((), Ticked(), wake_at=now + WAKE_MS)
 

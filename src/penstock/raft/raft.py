@@ -129,7 +129,7 @@ class Raft:
         if state.leader_id == replica.node_id:
             # It led, and no longer knows how far the others were; it may not vote in this epoch, nor follow.
             self.role = Role.RESIGNED
-            self._deadline = now + replica.with_chance(replica.settings.election_timeout_ms)
+            self._deadline = now + replica.election_wait_ms
         elif not replica.is_voter:
             self.role = Role.OBSERVER
             self._begin_to_follow(now)
@@ -139,7 +139,7 @@ class Raft:
         else:
             # Even if it voted for itself: the votes of others were for the log that it had then.
             self.role = Role.UNATTACHED if state.voted_for is None else Role.VOTED
-            self._deadline = now + replica.with_chance(replica.settings.election_timeout_ms)
+            self._deadline = now + replica.election_wait_ms
         return self._taken_effects()
 
     def step(self, event: Event, now: int) -> list[Effect]:
@@ -212,7 +212,7 @@ class Raft:
         """Nobody leads this epoch; perhaps somebody will."""
         replica = self.replica
         self._move(Role.UNATTACHED if replica.state.voted_for is None else Role.VOTED)
-        self._deadline = now + replica.with_chance(replica.settings.election_timeout_ms)
+        self._deadline = now + replica.election_wait_ms
 
     def _learn(self, epoch: int, leader_id: int, now: int) -> None:
         """Somebody told which epoch it is, and perhaps who leads it; what is told is true, if perhaps old."""

@@ -111,6 +111,12 @@ class Replica:
         """A time-out between once and twice as long, so that not all replicas act at once."""
         return timeout_ms + self.entropy.below(timeout_ms)
 
+    @property
+    def election_wait_ms(self) -> int:
+        """How long to wait for others to campaign; where nobody else votes, there is nobody to wait for."""
+        is_alone = self.voters.latest.ids == (self.node_id,) and self.is_voter
+        return 0 if is_alone else self.with_chance(self.settings.election_timeout_ms)
+
     def refusal(self, asked_epoch: int) -> ErrorCode:
         """Why a request to the leader of an epoch cannot be served here; NONE if its epoch is this one's."""
         if asked_epoch < self.state.epoch:

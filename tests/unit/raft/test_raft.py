@@ -458,3 +458,14 @@ def test_every_role_can_be_left_and_reached() -> None:
 def test_a_move_that_is_not_in_the_table_is_refused() -> None:
     with pytest.raises(AssertionError, match="no way leads from unattached to leader"):
         Alone().raft._move(Role.LEADER)
+
+
+@pytest.mark.parametrize("stored", [None, QuorumState(3, leader_id=1), QuorumState(3, voted_for=KEYS[1])])
+def test_a_sole_voter_waits_for_nobody_however_it_ended(stored: QuorumState | None) -> None:
+    alone = Alone(voters=1, stored=stored)
+    for _ in range(3):
+        assert alone.raft.wake_at == 0
+        alone.raft.step(TimePassed(), 0)
+        if alone.role() is Role.LEADER:
+            break
+    assert alone.role() is Role.LEADER
