@@ -25,13 +25,14 @@ class Fetch(NamedTuple):
     epoch: int
     end: int
     last_epoch: int
+    number: int
 
 
 class Fetched(NamedTuple):
     where: Where
     epoch: int
-    end: int
-    """The end that was asked for."""
+    number: int
+    """That of the question: an answer to an earlier one does not count, as it would come on a connection that is gone."""
     cut_to: int | None
     entries: tuple[Entry, ...]
     high_watermark: int
@@ -54,6 +55,7 @@ class Replica:
         self.ends: dict[int, tuple[int, int]] = {}
         """Of followers: where they fetch, and in which life of theirs."""
         self.caught_up_at: dict[int, float] = {}
+        self.fetches = 0
 
     # --- metadata -------------------------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class Replica:
             if fetch.end == len(self.log):
                 self.caught_up_at[fetch.follower] = now
         entries = () if cut_to is not None else tuple(self.log[fetch.end :])
-        return Fetched(fetch.where, self.epoch, fetch.end, cut_to, entries, self.high_watermark)
+        return Fetched(fetch.where, self.epoch, fetch.number, cut_to, entries, self.high_watermark)
 
     def _parted(self, fetch: Fetch) -> int | None:
         end = end_of_epoch(self.log, fetch.last_epoch)
@@ -118,11 +120,13 @@ class Replica:
 
     def fetch(self, where: Where, me: int, broker_epoch: int) -> Fetch:
         last_epoch = self.log[-1].epoch if self.log else -1
-        return Fetch(where, me, broker_epoch, self.epoch, len(self.log), last_epoch)
+        self.fetches += 1
+        return Fetch(where, me, broker_epoch, self.epoch, len(self.log), last_epoch, self.fetches)
 
     def take(self, fetched: Fetched) -> None:
-        if fetched.epoch != self.epoch or fetched.end != len(self.log):
+        if fetched.epoch != self.epoch or fetched.number != self.fetches:
             return
+        self.fetches += 1
         if fetched.cut_to is not None:
             del self.log[max(0, fetched.cut_to) :]
         self.log += fetched.entries
