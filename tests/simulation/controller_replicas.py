@@ -32,7 +32,7 @@ class Fetched(NamedTuple):
     where: Where
     epoch: int
     number: int
-    """That of the question: an answer to an earlier one does not count, as it would come on a connection that is gone."""
+    """That of the question: an answer to an earlier one would come on a connection that is gone."""
     cut_to: int | None
     entries: tuple[Entry, ...]
     high_watermark: int

@@ -324,17 +324,20 @@ def takes_a_snapshot_id_for_inclusive(patch: pytest.MonkeyPatch) -> None:
 @caught_by("ConsistentCommittedData")
 def snapshots_what_it_has_not_applied(patch: pytest.MonkeyPatch) -> None:
     """R32, KAFKA-13968: it writes down its state before it has taken in what it says the state is of."""
-    snapshot = Machine.snapshot
+    apply_up_to, snapshot = Machine.apply_up_to, Machine.snapshot
+    earlier: dict[Machine, int] = {}
+
+    def remembers(self: Machine, high_watermark: int) -> None:
+        earlier[self] = self.digest
+        apply_up_to(self, high_watermark)
 
     def too_early(self: Machine) -> tuple[SnapshotId, Snapshot]:
-        raft, applied = self._node.raft, self.applied
-        assert raft is not None
-        _, content = snapshot(self)
-        self.applied = raft.high_watermark
-        found, _ = snapshot(self)
-        self.applied = applied
-        return found, content._replace(voters=raft.replica.voters.at(found.end_offset))
+        digest, self.digest = self.digest, earlier.get(self, self.digest)
+        taken = snapshot(self)
+        self.digest = digest
+        return taken
 
+    patch.setattr(Machine, "apply_up_to", remembers)
     patch.setattr(Machine, "snapshot", too_early)
 
 
