@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tests.simulation.cluster_options import LOSS, Options, draw_options
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.controller_faults import END_MS, PATIENCE_MS, may_lose_records
-from tests.simulation.controller_people import RISKY, People, is_whole
+from tests.simulation.controller_people import People
 from tests.simulation.invariants import has_converged
 from tests.simulation.raft_faults import Misfortune as QuorumMisfortune
 from tests.simulation.raft_world import Node, trace_of
@@ -84,8 +84,7 @@ class Misfortune(QuorumMisfortune):
         cluster = self._world.cluster
         if cluster.image.topics:
             return
-        if is_whole(cluster):
-            self._public.create()
+        self._public.create()
         self._world.after(2_000.0, self._create)
 
     def _do_something(self) -> None:
@@ -94,9 +93,8 @@ class Misfortune(QuorumMisfortune):
             return
         world.after(2 * self._deeds_random.random() * self._options.deed_every_ms, self._do_something)
         deed = self._deeds_random.choice(self._options.deeds)
-        if deed not in RISKY or is_whole(world.cluster):
-            world.counts[deed] += 1
-            self._deeds[deed]()
+        world.counts[deed] += 1
+        self._deeds[deed]()
 
     def _shutdown(self) -> None:
         broker = self._deeds_random.choice(list(self._world.cluster.brokers.values()))

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from penstock.metadata.image import TOPIC
 from tests.simulation.controller_brokers import Broker
 from tests.simulation.controller_options import Options, draw_options
-from tests.simulation.controller_people import RISKY, TORMENT_MS, People, Place, is_whole
+from tests.simulation.controller_people import TORMENT_MS, People, Place
 from tests.simulation.controller_world import World
 from tests.simulation.invariants import has_converged
 
@@ -83,8 +83,6 @@ class Misfortune:
             return
         world.after(2 * self._random.random() * world.options.fault_every_ms, self._strike)
         fault = self._random.choice(world.options.faults)
-        if fault in RISKY and not is_whole(world):
-            return
         world.counts[fault] += 1
         world.tell(f"fault: {fault}")
         self._deeds[fault]()

@@ -33,11 +33,6 @@ TORMENT_MS: Final = 42_000.0
 PRODUCE_END_MS: Final = 56_000.0
 
 
-RISKY: Final = ("topics", "minimum")
-"""Deeds that go beyond the promise while the controller counts on records that are gone: with a minimum of one, or in a
-topic that begins on whoever lost records, nobody else need have them."""
-
-
 class Place(Protocol):
     """Where people live."""
 
@@ -60,7 +55,11 @@ class Place(Protocol):
 
 
 class People:
-    """Deeds, each of which may find nobody who does it."""
+    """Deeds, each of which may find nobody who does it.
+
+    While the controller counts on records that are gone, nobody lowers a minimum to one nor creates a topic: whoever
+    lost records might be the only one to have those that follow, which is beyond what is promised.
+    """
 
     def __init__(self, world: Place, random: Random, writes: Random) -> None:
         self._world = world
@@ -70,6 +69,8 @@ class People:
         self._topics = 0
 
     def create(self) -> None:
+        if not is_whole(self._world):
+            return
         options = self._world.options
         self._topics += 1
         topic = NewTopic(
@@ -125,7 +126,7 @@ class People:
 
     def minimum(self) -> None:
         names = sorted(self._world.image.topics)
-        if names:
+        if names and is_whole(self._world):
             number = str(self._random.randint(1, self._world.options.replication_factor))
             change = ConfigChanges(TOPIC, self._random.choice(names), (("min.insync.replicas", Operation.SET, number),))
             self._world.people_ask(IncrementalAlterConfigs((change,), asked_at=0))
