@@ -40,6 +40,7 @@ class Misfortune:
             "pause": self._pause,
             "cut off": self._cut_off,
             "stall": self._stall,
+            "brink": self._brink,
             "failover": self._world.elect_controller,
             "shutdown": self._shutdown,
             "reassign": self._people.reassign,
@@ -129,6 +130,15 @@ class Misfortune:
     def _stall(self) -> None:
         self._world.stall()
         self._world.after(self._random.choice((500.0, 4_000.0, 9_000.0)), self._world.go_on)
+
+    def _brink(self) -> None:
+        """A broker is not heard until its session is nearly over; the controller stands still while it is again."""
+        world, broker = self._world, self._any_broker()
+        broker.is_cut_off = True
+        nearly_ms = world.session_ms - 250.0 * self._random.random()
+        world.after(nearly_ms, world.stall)
+        world.after(nearly_ms, self._mend, broker)
+        world.after(nearly_ms + 1_500.0, world.go_on)
 
     def _shutdown(self) -> None:
         broker = self._any_broker()

@@ -15,6 +15,7 @@ FAULTS = (
     "cut off",
     "stall",
     "stall",
+    "brink",
     "failover",
     "failover",
     "shutdown",
