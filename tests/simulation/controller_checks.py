@@ -4,7 +4,7 @@ Names are those of the specifications where there are any (KIP-966, reliability 
 fell. A batch is held against what it changed; the index and a snapshot are held against the whole image at the end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from penstock.metadata.changes import changes_between
@@ -128,6 +128,13 @@ class Checks:
         """R34: nobody is fenced who was heard, or would have been if the controller had listened."""
         if silent_ms < self._world.session_ms - SLACK_MS:
             broken("LiveBrokersStay", f"broker {broker_id} was heard {silent_ms:.0f} ms ago and is fenced")
+
+    def steady(self, image: Image, now_ms: float, since_ms: float, heard_ms: Mapping[tuple[int, int], float]) -> None:
+        """A controller that has run for long without standing still has nobody whom it did not hear for as long."""
+        long_ms = 2 * self._world.session_ms
+        for broker_id, broker in image.brokers.items() if now_ms - since_ms > long_ms else ():
+            if not broker.is_fenced and now_ms - heard_ms.get((broker_id, broker.epoch), since_ms) > long_ms:
+                broken("SilentBrokersGo", f"broker {broker_id} is silent for more than {long_ms:.0f} ms and not fenced")
 
     def _runs(self, image: Image, broker_id: int) -> bool:
         """Whether the broker is in the life that the controller knows; if not, it leads nothing, whoever says so."""

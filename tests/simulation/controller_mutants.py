@@ -69,7 +69,7 @@ def fences_before_partitions_are_handed_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(upkeep, "fence", fence)
 
 
-@caught_by("Convergence")
+@caught_by("SilentBrokersGo")
 def never_fences(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Liveness, "expired", lambda *_: [])
 

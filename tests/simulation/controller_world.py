@@ -85,6 +85,8 @@ class World:
         self.term = 0
         self.active: Controller | None = None
         self.is_stalled = False
+        self._steady_since_ms = 0.0
+        self._heard_ms: dict[tuple[int, int], float] = {}
         self.is_calm = False
         self.leaving: set[int] = set()
         self.settings = BrokerSettings(options.settings)
@@ -166,6 +168,8 @@ class World:
             return
         if isinstance(command, Heartbeat) and command.broker_epoch == source.epoch:
             source.last_arrival_ms = self.time_ms
+        if isinstance(command, Heartbeat):
+            self._heard_ms[command.broker_id, command.broker_epoch] = self.time_ms
         if self.is_stalled:
             self._held.append(lambda: self._decide(command, self._answerer(source, answered)))
         else:
@@ -254,6 +258,7 @@ class World:
             return
         self.active.time_passes(self.now)
         self._decide(Tick(), lambda _reply: None, is_by_itself=True)
+        self.checks.steady(self.active.image, self.time_ms, self._steady_since_ms, self._heard_ms)
 
     def stall(self) -> None:
         self.is_stalled = True
@@ -263,6 +268,7 @@ class World:
         if not self.is_stalled:
             return
         self.is_stalled = False
+        self._steady_since_ms = self.time_ms
         held, self._held = self._held, []
         self._wake_at = self.time_ms
         self._tick(self.term, self.time_ms)
@@ -273,6 +279,7 @@ class World:
         """Another controller takes over, with all that is committed and maybe more."""
         self.term += 1
         self.is_stalled = False
+        self._steady_since_ms = self.time_ms
         self._held = []
         kept = self.random.randrange(self.log.committed, len(self.log.batches))
         self.log.cut(kept)
