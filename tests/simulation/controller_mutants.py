@@ -86,7 +86,7 @@ def trusts_who_lost_records(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(controller._OF_CLUSTER, RegisterBroker, trusts)
 
 
-@caught_by("MonotonicBrokerEpoch")
+@caught_by("MonotonicBrokerEpoch", "Convergence")
 def gives_epochs_that_are_not_offsets(patch: pytest.MonkeyPatch) -> None:
     register = brokers.register_broker
 
@@ -253,7 +253,7 @@ def gives_producer_ids_by_broker(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(controller._PLAIN, AllocateProducerIds, again)
 
 
-@caught_by("BoundedPieces", "SnapshotIsTheImage", "IndexFollows", "KeyError", "ValueError")
+@caught_by("BoundedPieces", "SnapshotIsTheImage", "IndexFollows", "Convergence", "KeyError", "ValueError")
 def forgets_to_take_old_places_out_of_the_index(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionIndex, "_remove", lambda *_: None)
 
