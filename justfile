@@ -112,6 +112,14 @@ cluster-mutants *arguments:
 raft-mutants *arguments:
     python -m tests.simulation.raft_mutants --record {{ arguments }}
 
+# worlds of replicas that no run has had yet, 60 virtual seconds each; adds to docs/results/replication-simulation.md
+simulate-replication count="10000" *arguments:
+    python -m tests.simulation.replication next {{ count }} --record {{ arguments }}
+
+# replication with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/replication-mutants.md
+replication-mutants *arguments:
+    python -m tests.simulation.replication_mutants --record {{ arguments }}
+
 # the controller with one rule taken out at a time; writes docs/results/controller-mutants.md
 controller-mutants *arguments:
     python -m tests.simulation.controller_mutants --record {{ arguments }}

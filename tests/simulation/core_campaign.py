@@ -29,7 +29,6 @@ from tests.simulation.campaign import RESULTS, revision
 
 CHUNK = 50
 FIRST_OF_CAMPAIGN = 1_000_000
-CORES = ("src/penstock/raft", "src/penstock/metadata")
 POLL_S = 2.0
 
 
@@ -50,6 +49,8 @@ class Kind(NamedTuple):
     about: str
     mutants: str
     """The page that shows what the worlds notice."""
+    cores: tuple[str, ...] = ("raft", "metadata")
+    """The rooms that are tried."""
 
 
 class Outcome(NamedTuple):
@@ -150,16 +151,16 @@ def record(kind: Kind, first: int, end: int, outcome: Outcome) -> None:
             "cpu_s": round(outcome.cpu_s, 1),
             "date": datetime.date.today().isoformat(),
             "revision": revision(),
-            "cores": cores_revision(),
+            "cores": cores_revision(kind),
         }
     )
     results_of(kind).write_text(json.dumps(slices, indent=1) + "\n")
     results_of(kind).with_suffix(".md").write_text(page(kind, slices))
 
 
-def cores_revision() -> str:
+def cores_revision(kind: Kind) -> str:
     """What is tried here: git's names of the directories' contents, which other changes leave as they are."""
-    command = ["git", "rev-parse", *(f"HEAD:{path}" for path in CORES)]
+    command = ["git", "rev-parse", *(f"HEAD:src/penstock/{room}" for room in kind.cores)]
     names = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     return "/".join(name[:7] for name in names)
 
@@ -191,7 +192,7 @@ def page(kind: Kind, slices: list[dict[str, Any]]) -> str:
         "Faults",
         "Failed",
         "Date",
-        "raft/metadata",
+        "/".join(kind.cores),
     ]
     rule = ["---", *("--:" for _ in headings[1:-2]), "---", "---"]
     cpu_s = sum(each["cpu_s"] for each in slices)
@@ -212,7 +213,7 @@ failed.
 Faults: {faults}.
 {speed}, {every["events"] / max(0.1, cpu_s):,.0f} events/s/core, Python {platform.python_version()}, 2 shared cores.
 No failure in n worlds means, at 95 %, fewer than 3 in n. The last column is what git calls the contents of the two
-directories (`git rev-parse HEAD:src/penstock/raft`): rows with the same tried the same cores.
+directories (`git rev-parse HEAD:src/penstock/{kind.cores[0]}`): rows with the same tried the same cores.
 
 `./dev simulate-{kind.name}` adds to this table; `python -m tests.simulation.{kind.name} SEED` replays a world. That
 each rule is needed, and its absence noticed, is shown in [{kind.mutants}]({kind.mutants}).

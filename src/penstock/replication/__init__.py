@@ -1,1 +1,1 @@
-"""Leader and follower of one partition: fetch sessions, and what replicas agree on."""
+"""Leader and follower of one partition: what replicas agree on, and fetch sessions. Start at `replicas.py`."""

@@ -1,0 +1,94 @@
+"""The follower's end of an incremental fetch session (KIP-227): names to a source only what has changed.
+
+Invariants: everything that the source remembers of a partition is compared, the leader epoch included (R28,
+KAFKA-9338); a session goes on only with the answer to its last request: if that is lost, nobody knows which epoch the
+source is at, and the next request names everything anew (KAFKA-8052).
+"""
+
+from typing import Final, NamedTuple
+
+from penstock.model.errors import ErrorCode
+from penstock.replication.fetch_sessions import FIRST_EPOCH, NO_SESSION
+from penstock.replication.ports import Key
+from penstock.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
+
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+class Asking(NamedTuple):
+    """What the next request says."""
+
+    session_id: int
+    epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[ForgottenTopic]
+
+
+class SourceSession:
+    """One session with one source. `mark` whatever may have changed; `ask` finds out whether it has."""
+
+    __slots__ = ("_id", "_marked", "epoch", "told")
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self.epoch = FIRST_EPOCH
+        self.told: dict[Key, FetchPartition] = {}
+        """What the source was asked for last, by partition."""
+        self._marked: dict[Key, None] = {}
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the next request names changes only."""
+        return self.epoch != FIRST_EPOCH
+
+    def mark(self, key: Key) -> None:
+        """Something about a partition may be other than what the source was told."""
+        self._marked[key] = None
+
+    def ask(self, wanted: dict[Key, FetchPartition | None]) -> Asking:
+        """The next request; `wanted` has every marked partition, or all if it is not incremental. None is unwanted."""
+        self._marked = {}
+        if not self.is_incremental:
+            self.told = {key: each for key, each in wanted.items() if each is not None}
+            return Asking(self._id, self.epoch, _by_topic(self.told), [])
+        changed: dict[Key, FetchPartition] = {}
+        forgotten: dict[bytes, list[int]] = {}
+        for key, each in wanted.items():
+            if each is None:
+                if self.told.pop(key, None) is not None:
+                    forgotten.setdefault(key[0], []).append(key[1])
+            elif self.told.get(key) != each:
+                self.told[key] = changed[key] = each
+        gone = [ForgottenTopic(topic_id=topic_id, partitions=numbers) for topic_id, numbers in forgotten.items()]
+        return Asking(self._id, self.epoch, _by_topic(changed), gone)
+
+    @property
+    def marked(self) -> list[Key]:
+        """What is to be looked at for the next request, in order."""
+        return list(self._marked)
+
+    def answered(self, error: ErrorCode, session_id: int) -> bool:
+        """The source has answered; False if the answer says nothing but that the session is over."""
+        if error is not ErrorCode.NONE:
+            self._id = self._id if error is ErrorCode.INVALID_FETCH_SESSION_EPOCH else NO_SESSION
+            self.epoch = FIRST_EPOCH
+            return False
+        if not self.is_incremental:
+            self._id = session_id
+            self.epoch = FIRST_EPOCH if session_id == NO_SESSION else 1
+        elif session_id == NO_SESSION:  # it had nothing left to remember
+            self._id, self.epoch = NO_SESSION, FIRST_EPOCH
+        else:
+            self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+        return True
+
+    def lost(self) -> None:
+        """There was no answer."""
+        self.epoch = FIRST_EPOCH
+
+
+def _by_topic(partitions: dict[Key, FetchPartition]) -> list[FetchTopic]:
+    topics: dict[bytes, list[FetchPartition]] = {}
+    for (topic_id, _), each in partitions.items():
+        topics.setdefault(topic_id, []).append(each)
+    return [FetchTopic(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()]

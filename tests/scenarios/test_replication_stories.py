@@ -1,0 +1,55 @@
+"""The transcripts in `replication/` are what happens today, and each rule that one tells of is needed in it."""
+
+import pytest
+
+from tests.scenarios.replication_stories import FOLDER, commands_of, retell
+from tests.simulation import replication_mutants as mutants
+from tests.simulation.invariants import Broken
+from tests.simulation.mutants import Plant
+
+STORIES = sorted(path.name for path in FOLDER.glob("*.txt"))
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_transcript_is_what_happens(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    assert retell(text) == text, "read the difference; python -m tests.scenarios.replication_stories writes it anew"
+
+
+def test_there_is_a_story_for_each_mistake() -> None:
+    numbers = {name.split("_")[0] for name in STORIES}
+    assert numbers >= {*(f"r{number:02}" for number in range(1, 11)), "r28", "r29"}
+
+
+WITHOUT: list[tuple[str, Plant, str]] = [
+    ("r01", mutants.truncates_to_the_high_watermark, "LeaderCandidateCompleteness"),
+    ("r01", mutants.r01_cuts_to_the_high_watermark_after_a_restart, "LeaderCandidateCompleteness"),
+    ("r02", mutants.r02_tells_no_epoch_where_logs_part, "StrongIsr"),
+    ("r02", mutants.kip_101_only, "StrongIsr"),
+    ("r03", mutants.r03_does_not_note_its_epoch_when_elected, "LeaderCandidateCompleteness"),
+    ("r04", mutants.r04_serves_followers_of_an_older_epoch, "StrongIsr"),
+    ("r04", mutants.kip_279_only, "StrongIsr"),
+    ("r04", mutants.kip_320_first_try, "StrongIsr"),
+    ("r05", mutants.r05_takes_the_high_watermark_before_it_cuts, "LogMatching"),
+    ("r06", mutants.r06_counts_a_diverging_fetch, "StrongIsr"),
+    ("r07", mutants.r07_proposes_fenced_replicas, "EligibleProposal"),
+    ("r08", mutants.r08_names_the_life_that_the_metadata_knows, "StrongIsr"),
+    ("r09", mutants.r09_thinks_anew_when_there_is_no_answer, "ReplicationQuorumSuperset"),
+    ("r09", mutants.counts_only_on_those_known_to_be_in_sync, "ReplicationQuorumSuperset"),
+    ("r10", mutants.r10_commits_alone, "LeaderCandidateCompleteness"),
+    ("r28", mutants.r28_keeps_the_leader_epoch_of_a_session, "Convergence"),
+    ("r28", mutants.r28_goes_on_with_a_session_whose_answer_is_lost, "LogMatching"),
+    ("r29", mutants.r29_tells_ends_before_its_epoch_is_committed, "OffsetsDoNotGoBack"),
+    ("trimmed", mutants.believes_in_epochs_before_the_start_of_its_log, "StrongIsr"),
+]
+
+
+@pytest.mark.parametrize(("story", "mutant", "reason"), WITHOUT, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_without_its_rule_a_story_ends_badly(
+    story: str, mutant: Plant, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = next(each for each in STORIES if each.startswith(story))
+    mutant(monkeypatch)
+    with pytest.raises(Broken) as found:
+        retell(commands_of(name))
+    assert found.value.name == reason

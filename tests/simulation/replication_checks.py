@@ -1,0 +1,268 @@
+"""The invariants of partition replication, looked at after every event of a world of replicas.
+
+Each has the name that the specifications give it. There is one list per partition of what was ever committed by any
+leader, which no replica may contradict; how far each log agrees with it is noted, so that an event is held only against
+what it touched. Every 100 events all of it is looked at without such notes. `Broken.name` says which fell.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.metadata.cluster_commands import NewIsr
+from penstock.metadata.image import NO_LEADER, Image, Partition
+from penstock.replication.leader import Leader
+from penstock.replication.ports import Key
+from tests.simulation.invariants import broken
+from tests.simulation.replication_disk import Entry, ModelLog
+
+if TYPE_CHECKING:
+    from tests.simulation.replication_world import Broker, World
+
+
+class Checks:
+    """What has been true so far, and must stay so."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.committed: dict[Key, list[Entry]] = {}
+        """Every entry that a leader ever called committed, by offset."""
+        self.values: set[int] = set()
+        self.acked: dict[Key, dict[int, int]] = {}
+        self.acknowledgements = 0
+        self.epochs_led: set[tuple[Key, int]] = set()
+        self._high_watermarks: dict[tuple[int, Key], int] = {}
+        self._told_ends: dict[Key, dict[int, int]] = {}
+        """The highest end that was told in each leader epoch."""
+        self._images: dict[int, int] = {}
+        self._proposals: dict[tuple[int, Key], NewIsr | None] = {}
+
+    # --- after every step -----------------------------------------------------------------------------------------
+
+    def stepped(self, broker: "Broker") -> None:
+        replicas = broker.replicas
+        assert replicas is not None
+        if broker.metadata_at < self._images.get(broker.broker_id, 0):
+            broken("MetadataLogMatching", f"{broker} goes back in the metadata log")
+        self._images[broker.broker_id] = broker.metadata_at
+        here = [
+            (key, replica, log)
+            for key, replica in replicas.partitions.items()
+            if replica.log is not None and (log := broker.disk.logs.get(key)) is not None
+        ]
+        for key, replica, log in here:
+            if log.high_watermark != self._high_watermarks.get((broker.broker_id, key)):
+                self._moved(broker, key, log, replica.leader)
+        for key, partition in self._world.partitions().items():
+            self._in_sync_have_all(key, partition)
+        for key, replica, _ in here:
+            leader = replica.leader
+            if leader is not None:
+                self._counts_on_all(broker, key, leader)
+                if leader.proposal is not self._proposals.get((broker.broker_id, key)):
+                    self._proposals[broker.broker_id, key] = leader.proposal
+                    self._proposed(broker, key, leader)
+
+    def moved(self, broker: "Broker") -> None:
+        """Replicas may have come to lead or to follow."""
+        assert broker.replicas is not None
+        for key, replica in broker.replicas.partitions.items():
+            if replica.log is not None:
+                self._has_one_fetcher(broker, key)
+
+    def _moved(self, broker: "Broker", key: Key, log: ModelLog, leader: Leader | None) -> None:
+        """A replica has another high watermark."""
+        committed = self.committed.setdefault(key, [])
+        high_watermark = log.high_watermark
+        before = self._high_watermarks.get((broker.broker_id, key), 0)
+        self._high_watermarks[broker.broker_id, key] = high_watermark
+        if leader is not None:
+            if high_watermark < before:
+                broken("LeaderCompleteness", f"{broker} leads {key[1]} and goes from {before} to {high_watermark}")
+            if self._agreed_end(log, committed) < min(high_watermark, len(committed)):
+                broken("LogMatching", f"{broker} leads {key[1]} and calls committed what others have otherwise")
+            for offset in range(len(committed), high_watermark):
+                committed.append(log.entry(offset))
+        elif high_watermark > len(committed):
+            broken("LogMatching", f"{broker} follows and calls {high_watermark} committed, no leader did so yet")
+        if self._agreed_end(log, committed) < high_watermark:
+            broken("LogMatching", f"{broker} has other records of {key[1]} below {high_watermark} than were committed")
+
+    def _agreed_end(self, log: ModelLog, committed: list[Entry]) -> int:
+        at, start, entries = log.agreed_end, log.start_offset, log.entries
+        end = min(log.written_end, len(committed))
+        at = max(at, min(start, end))
+        while at < end and entries[at - start] == committed[at]:
+            at += 1
+        log.agreed_end = at
+        return at
+
+    def _has_one_fetcher(self, broker: "Broker", key: Key) -> None:
+        replicas = broker.replicas
+        assert replicas is not None
+        replica = replicas.partitions[key]
+        sources = [source for source, fetcher in replicas.fetchers.items() if key in fetcher]
+        partition = replica.partition
+        if replica.is_cutting:
+            return  # it takes on what the metadata says when the cut is over
+        wanted = [] if partition.leader in (NO_LEADER, broker.broker_id) else [partition.leader]
+        if sources != wanted:
+            broken("ValidFetcherState", f"{broker} fetches {key[1]} from {sources}, its leader is {partition.leader}")
+
+    def _counts_on_all(self, broker: "Broker", key: Key, leader: Leader) -> None:
+        """The leader of now counts on everybody who is in sync, and on what it calls in sync it can."""
+        self.epochs_led.add((key, leader.epoch))
+        partition = self._world.partitions().get(key)
+        if partition is None or partition.leader != broker.broker_id or partition.leader_epoch != leader.epoch:
+            return
+        if not frozenset(partition.isr) <= frozenset(leader.maximal_isr):
+            what = f"{broker} counts on {leader.maximal_isr}, in sync are {partition.isr}"
+            broken("ReplicationQuorumSuperset", what)
+        replicas = broker.replicas
+        assert replicas is not None
+        high_watermark = broker.disk.logs[key].high_watermark
+        for each in leader.isr:
+            member = self._world.brokers[each]
+            log = member.log(key)
+            known = replicas.image.brokers.get(each)
+            if known is None or log is None or member.epoch != known.epoch:
+                continue  # not the life that the leader means
+            if self._agreed_end(log, self.committed.setdefault(key, [])) < high_watermark:
+                broken("WeakIsr", f"{member} is in sync for {broker}, but not up to {high_watermark}")
+
+    def _proposed(self, broker: "Broker", key: Key, leader: Leader) -> None:
+        """Whoever is to join may, as far as the leader knows, and has all of before this epoch and all committed."""
+        replicas, proposal = broker.replicas, leader.proposal
+        assert replicas is not None
+        if proposal is None:
+            return
+        start = max(leader.start_offset, broker.disk.logs[key].high_watermark)
+        for each, epoch in proposal.isr:
+            if each in leader.isr:
+                continue
+            known = replicas.image.brokers.get(each)
+            if known is None or known.is_fenced or known.is_shutting_down or known.epoch != epoch:
+                broken("EligibleProposal", f"{broker} proposes {each} of epoch {epoch}, but knows it as {known}")
+            if leader.progress[each].end_offset < start:
+                broken("AppliedHighWatermark", f"{broker} proposes {each}, which is short of {start}")
+
+    def _in_sync_have_all(self, key: Key, partition: Partition) -> None:
+        """Whoever is in sync or eligible has everything that was ever committed."""
+        committed = self.committed.setdefault(key, [])
+        end = len(committed)
+        brokers = self._world.quorum.image.brokers
+        is_fsync = self._world.options.is_fsync
+        for each in (*partition.isr, *partition.eligible_leader_replicas):
+            member = self._world.brokers[each]
+            log = member.log(key)
+            is_this_life = member.epoch >= 0 and each in brokers and member.epoch == brokers[each].epoch
+            if log is None:
+                if end and is_this_life:
+                    broken("StrongIsr", f"{member} is in sync for {key[1]} and has no log of it")
+                continue
+            if not is_this_life and not is_fsync:
+                continue  # the next registration tells what it has lost
+            if log.agreed_end >= end and (not is_fsync or log.synced_end >= end):
+                continue
+            if self._agreed_end(log, committed) < end or (is_fsync and log.synced_end < end):
+                name = "LeaderCandidateCompleteness"
+                if each == partition.leader:
+                    name = "LeaderCompleteness"
+                elif each in partition.isr:
+                    name = "StrongIsr"
+                has = min(log.agreed_end, log.synced_end) if is_fsync else log.agreed_end
+                broken(name, f"{member} has {key[1]} up to {has}, but {end} are committed")
+
+    # --- the controller -------------------------------------------------------------------------------------------
+
+    def decided(self, before: Image, after: Image) -> None:
+        """The metadata log goes on."""
+        in_sync_min = self._world.in_sync_min()
+        for key, partition in self._world.partitions().items():
+            isr, elr = frozenset(partition.isr), frozenset(partition.eligible_leader_replicas)
+            if partition.leader != NO_LEADER and partition.leader not in isr:
+                broken("LeaderInIsr", f"{key[1]}: {partition}")
+            fenced = [each for each in partition.isr if after.brokers[each].is_fenced]
+            if fenced:
+                broken("ValidControllerState", f"{fenced} are fenced, and in sync for {key[1]}")
+            is_valid = (isr | elr) <= frozenset(partition.replicas) and not isr & elr
+            if not is_valid or (elr and len(isr) >= min(in_sync_min, len(partition.replicas))):
+                broken("ValidControllerIsrAndElr", f"{key[1]}: {partition}")
+            self._in_sync_have_all(key, partition)
+
+    # --- what takes away ------------------------------------------------------------------------------------------
+
+    def begins(self, broker: "Broker") -> None:
+        """A new life: what was told in the last one still counts, what was only known does not."""
+        self._images[broker.broker_id] = 0
+        for key in list(broker.disk.logs):
+            self._high_watermarks.pop((broker.broker_id, key), None)
+
+    def died(self, broker: "Broker") -> None:
+        """A broker is gone, perhaps with records: what was committed must still be somewhere."""
+        if self._world.options.is_beyond:
+            return
+        for key, partition in self._world.partitions().items():
+            committed = self.committed.get(key, [])
+            logs = [self._world.brokers[each].log(key) for each in partition.replicas]
+            if not any(log is not None and self._agreed_end(log, committed) >= len(committed) for log in logs):
+                broken("NoCommittedRecordLostGlobally", f"nobody has {key[1]} up to {len(committed)} any more")
+
+    def cutting(self, broker: "Broker", key: Key, end_offset: int) -> None:
+        """A log is about to be cut; what is committed may go only where it is not promised to be."""
+        self._high_watermarks[broker.broker_id, key] = min(
+            end_offset, self._high_watermarks.get((broker.broker_id, key), 0)
+        )
+
+    # --- what clients are told ------------------------------------------------------------------------------------
+
+    def acknowledged(self, broker: "Broker", key: Key, offset: int, value: int) -> None:
+        committed = self.committed[key]
+        if offset >= len(committed) or committed[offset].value != value:
+            broken("NoCommittedRecordLostGlobally", f"{broker} acknowledges {value}, which is not committed")
+        self.acked.setdefault(key, {})[offset] = value
+        self.acknowledgements += 1
+
+    def told_end(self, broker: "Broker", key: Key, epoch: int, end: int | None) -> None:
+        """A leader says where the partition ends: no leader of a later epoch may say less."""
+        told = self._told_ends.setdefault(key, {})
+        if end is None:
+            return
+        before = max((each for known, each in told.items() if known <= epoch), default=0)
+        if end < before:
+            broken("OffsetsDoNotGoBack", f"{broker} tells the end {end} in epoch {epoch}, but {before} was told before")
+        told[epoch] = max(end, told.get(epoch, 0))
+
+    # --- all of it ------------------------------------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Everything again, without notes."""
+        for key, committed in self.committed.items():
+            for offset, value in self.acked.get(key, {}).items():
+                if committed[offset].value != value:
+                    broken("ConsistentRead", f"{value} was acknowledged at {offset}, now {committed[offset]} is there")
+            for broker in self._world.brokers.values():
+                log = broker.log(key)
+                if log is None or broker.replicas is None or key not in broker.replicas.partitions:
+                    continue
+                start, end = log.start_offset, log.high_watermark
+                if log.entries[: end - start] != committed[start:end]:
+                    broken("ConsistentRead", f"{broker} shows other records of {key[1]} below {end} than before")
+
+    def end(self) -> None:
+        """Once everything is mended: all replicas have all of it, and all are in sync."""
+        self.sweep()
+        if self._world.options.is_beyond:
+            return
+        for key, partition in self._world.partitions().items():
+            committed = self.committed.get(key, [])
+            if partition.leader == NO_LEADER or len(partition.isr) != len(partition.replicas):
+                broken("Convergence", f"{key[1]} ends with {partition}")
+            for each in partition.replicas:
+                broker = self._world.brokers[each]
+                log = broker.log(key)
+                if log is None or log.written_end != len(committed):
+                    broken("Convergence", f"{broker} has {log and log.written_end} of {len(committed)} of {key[1]}")
+                if log.entries != committed[log.start_offset :]:
+                    broken("LogMatching", f"{broker} ends with other records of {key[1]} than were committed")
+            leader = self._world.brokers[partition.leader]
+            if leader.disk.logs[key].high_watermark != len(committed) or leader.waiting.get(key):
+                broken("Convergence", f"{leader} leads {key[1]}, and not all is committed or told")

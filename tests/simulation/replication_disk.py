@@ -1,0 +1,138 @@
+"""The disk of a simulated broker: logs as a kill or a power cut would leave them. One entry is one offset."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from penstock.log.epochs import EpochHistory, EpochStart
+from penstock.replication.ports import Key
+from tests.simulation.invariants import broken
+
+
+class Entry(NamedTuple):
+    epoch: int
+    value: int
+
+
+class Records(NamedTuple):
+    """What a fetch brings."""
+
+    base_offset: int
+    entries: Sequence[Entry]
+
+
+class ModelLog:
+    """A `ReplicaLog`. Under durability "fsync" only what is synced counts."""
+
+    def __init__(self, *, waits_for_sync: bool) -> None:
+        self.waits_for_sync = waits_for_sync
+        self.entries: list[Entry] = []
+        self.start_offset = 0
+        self.written_end = 0
+        self.synced_end = 0
+        self.high_watermark = 0
+        self.saved_high_watermark = 0
+        self.epochs = EpochHistory()
+        self.cuts = 0
+        self.agreed_end = 0
+        """Up to here it is known to agree with what was committed: a note of the checks."""
+
+    @property
+    def durable_end(self) -> int:
+        return self.synced_end if self.waits_for_sync else self.written_end
+
+    def entry(self, offset: int) -> Entry:
+        return self.entries[offset - self.start_offset]
+
+    def append(self, epoch: int, value: int) -> int:
+        """Appends as a leader; the offset."""
+        self._add(Entry(epoch, value))
+        return self.written_end - 1
+
+    def append_replicated(self, data: Records, *, now_ms: int) -> int:
+        if data.base_offset != self.written_end:
+            broken("LogMatching", f"records from {data.base_offset} on came for a log that ends at {self.written_end}")
+        for entry in data.entries:
+            if entry.epoch < self.epochs.latest:
+                broken("LogMatching", f"a record of epoch {entry.epoch} came for a log that is at {self.epochs.latest}")
+            self._add(entry)
+        return self.written_end
+
+    def _add(self, entry: Entry) -> None:
+        if entry.epoch > self.epochs.latest:
+            self.epochs.begin(entry.epoch, self.written_end)
+        self.entries.append(entry)
+        self.written_end += 1
+
+    def read(self, offset: int, entries_max: int) -> Records | None:
+        at = offset - self.start_offset
+        found = self.entries[at : at + entries_max]
+        return Records(offset, tuple(found)) if found else None
+
+    def advance_high_watermark(self, offset: int) -> None:
+        self.high_watermark = max(self.high_watermark, min(offset, self.written_end))
+
+    # --- what the driver does -------------------------------------------------------------------------------------
+
+    def cut(self, end_offset: int) -> None:
+        end_offset = max(self.start_offset, min(end_offset, self.written_end))
+        del self.entries[end_offset - self.start_offset :]
+        self.written_end = end_offset
+        self.synced_end = min(self.synced_end, end_offset)
+        self.high_watermark = max(self.start_offset, min(self.high_watermark, end_offset))
+        self.agreed_end = min(self.agreed_end, end_offset)
+        self.epochs.cut_end(end_offset)
+        self.cuts += 1
+
+    def restart(self, offset: int) -> None:
+        self.entries = []
+        self.start_offset = self.written_end = self.synced_end = self.high_watermark = offset
+        self.agreed_end = min(self.agreed_end, offset)
+        self.epochs = EpochHistory()
+        self.cuts += 1
+
+    def trim(self, start_offset: int) -> None:
+        start_offset = min(start_offset, self.high_watermark)
+        if start_offset > self.start_offset:
+            del self.entries[: start_offset - self.start_offset]
+            self.start_offset = start_offset
+            self.epochs.cut_start(start_offset)
+            self.synced_end = max(self.synced_end, start_offset)
+
+    def synced(self, end_offset: int, cuts: int) -> None:
+        if cuts == self.cuts:
+            self.synced_end = max(self.synced_end, end_offset)
+            self.saved_high_watermark = self.high_watermark
+
+    def die(self) -> None:
+        """What was in memory is gone: the high watermark is what was noted last, epochs are what records tell."""
+        self.high_watermark = max(self.start_offset, min(self.saved_high_watermark, self.written_end))
+        self.epochs = EpochHistory(_epochs_of(self.start_offset, self.entries))
+
+    def lose_power(self, random: Random) -> int:
+        """Of what was not synced any beginning is left; how much is gone."""
+        before = self.written_end
+        if self.synced_end < before:
+            self.cut(random.randint(self.synced_end, before))
+        self.synced_end = self.written_end
+        self.die()
+        return before - self.written_end
+
+
+def _epochs_of(start_offset: int, entries: list[Entry]) -> list[EpochStart]:
+    found: list[EpochStart] = []
+    for offset, entry in enumerate(entries, start_offset):
+        if not found or entry.epoch > found[-1].epoch:
+            found.append(EpochStart(entry.epoch, offset))
+    return found
+
+
+class Disk:
+    """All that a broker has left when it starts again."""
+
+    def __init__(self) -> None:
+        self.logs: dict[Key, ModelLog] = {}
+        self.impaired: dict[Key, None] = {}
+        """Partitions that it may have lost records of: a note of the faults."""
+        self.last_epoch = -1
+        """The broker epoch that it can vouch for: it has lost nothing since; -1 where it may have."""

@@ -1,0 +1,409 @@
+"""Replicas with one rule taken out at a time, to see that the worlds notice, and for which reason.
+
+The first four are protocols that Kafka once had, or nearly: the specification keeps them as modules. Then comes one or
+more for each of R01 to R10, R28 and R29, then for rules that are ours. `python -m tests.simulation.replication_mutants`
+measures them; that a story of its own catches each is in tests/scenarios/test_replication_stories.py.
+"""
+
+import sys
+from collections import deque
+from typing import Any
+
+import pytest
+
+from penstock.metadata.cluster_commands import AlteredPartitions
+from penstock.model.errors import ErrorCode
+from penstock.replication.changes import Changes
+from penstock.replication.effects import CutLog, Effect
+from penstock.replication.events import ImageLearned
+from penstock.replication.fetcher import Fetcher
+from penstock.replication.follower import Following, Pace
+from penstock.replication.leader import FITS, Asked, Leader, Progress, Verdict
+from penstock.replication.ports import Key, ReplicaLog
+from penstock.replication.replicas import Replica, Replicas
+from penstock.replication.source_session import Asking, SourceSession
+from penstock.wire.messages.fetch import FetchPartition, PartitionData
+from tests.simulation.mutants import Measured, Mutants
+from tests.simulation.replication_faults import run_seed
+from tests.simulation.replication_world import Broker
+
+MUTANTS = Mutants("replication", run_seed, seeds_max=1_000)
+caught_by = MUTANTS.caught_by
+
+INCOMPLETE = (
+    "StrongIsr",
+    "WeakIsr",
+    "LeaderCompleteness",
+    "LeaderCandidateCompleteness",
+    "LogMatching",
+    "ConsistentRead",
+    "NoCommittedRecordLostGlobally",
+)
+"""Somebody who must have all that is committed has not, or has something else."""
+
+
+# --- protocols of old -------------------------------------------------------------------------------------------------
+
+
+def _does_not_fence(patch: pytest.MonkeyPatch) -> None:
+    """The leader serves a fetch whatever epoch its sender believes in."""
+    patch.setattr(Leader, "examine", lambda self, asked: self._compared(asked))
+
+
+def _compares_once(patch: pytest.MonkeyPatch) -> None:
+    """A follower finds out where the logs part when it becomes one, and never again."""
+    wanted, take = Following.wanted, Following.take
+    compared: dict[tuple[Any, int, int], bool] = {}
+
+    def asks(self: Following, bytes_max: int) -> FetchPartition | None:
+        found = wanted(self, bytes_max)
+        if found is not None and compared.get((self.key, self.epoch, id(self.log))):
+            found.last_fetched_epoch = -1
+        return found
+
+    def takes(self: Following, asked: FetchPartition, found: PartitionData, now: int, effects: list[Effect]) -> bool:
+        if found.error_code is ErrorCode.NONE and found.diverging_epoch.epoch < 0:
+            compared[self.key, self.epoch, id(self.log)] = True
+        return take(self, asked, found, now, effects)
+
+    patch.setattr(Following, "wanted", asks)
+    patch.setattr(Following, "take", takes)
+
+
+def _cuts_to_high_watermark(patch: pytest.MonkeyPatch, *, only_after_start: bool) -> None:
+    add = Fetcher.add
+    known: dict[int, Any] = {}
+
+    def cuts(self: Fetcher, following: Following) -> None:
+        add(self, following)
+        log = following.log
+        is_first = known.get(id(log)) != self._me
+        known[id(log)] = self._me
+        if log.high_watermark < log.written_end and (is_first or not only_after_start):
+            following.move(Pace.CUTTING)
+            self._effects.append(CutLog(following.key, log.high_watermark, 0))
+
+    patch.setattr(Fetcher, "add", cuts)
+
+
+def _by_offsets(self: Leader, asked: Asked) -> Verdict:
+    log = self._log
+    return FITS if log.start_offset <= asked.offset <= log.written_end else Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+def _without_epochs_in_answers(patch: pytest.MonkeyPatch) -> None:
+    """KIP-101: asked for an epoch that it never had, the leader answers with where a later one begins."""
+    compared = Leader._compared
+
+    def by_ends(self: Leader, asked: Asked) -> Verdict:
+        found = compared(self, asked)
+        if found.diverging is None:
+            return found
+        _, end_offset = found.diverging
+        return FITS if end_offset >= asked.offset else Verdict(diverging=(asked.last_fetched_epoch, end_offset))
+
+    patch.setattr(Leader, "_compared", by_ends)
+
+
+@caught_by(*INCOMPLETE)
+def truncates_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """Whoever begins to follow cuts to what it knows to be committed, and compares nothing."""
+    _cuts_to_high_watermark(patch, only_after_start=False)
+    patch.setattr(Leader, "_compared", _by_offsets)
+
+
+@caught_by(*INCOMPLETE)
+def kip_101_only(patch: pytest.MonkeyPatch) -> None:
+    _does_not_fence(patch)
+    _compares_once(patch)
+    _without_epochs_in_answers(patch)
+
+
+@caught_by(*INCOMPLETE)
+def kip_279_only(patch: pytest.MonkeyPatch) -> None:
+    _does_not_fence(patch)
+    _compares_once(patch)
+
+
+@caught_by(*INCOMPLETE)
+def kip_320_first_try(patch: pytest.MonkeyPatch) -> None:
+    """Every fetch is compared, but nobody asks in which epoch it was sent."""
+    _does_not_fence(patch)
+
+
+# --- R01 to R10 -------------------------------------------------------------------------------------------------------
+
+
+@caught_by(*INCOMPLETE)
+def r01_cuts_to_the_high_watermark_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """R01: what it knows to be committed is little after a restart."""
+    _cuts_to_high_watermark(patch, only_after_start=True)
+
+
+@caught_by(*INCOMPLETE, "Convergence")
+def r02_tells_no_epoch_where_logs_part(patch: pytest.MonkeyPatch) -> None:
+    """R02: KIP-279 taken back, all else as it is."""
+    _without_epochs_in_answers(patch)
+
+
+@caught_by(*INCOMPLETE, "Convergence")
+def r03_does_not_note_its_epoch_when_elected(patch: pytest.MonkeyPatch) -> None:
+    """R03: only with the first record that it writes."""
+    build = Leader.__init__
+
+    def forgets(self: Leader, *arguments: Any) -> None:
+        build(self, *arguments)
+        self._log.epochs.cut_end(self._log.written_end)
+
+    patch.setattr(Leader, "__init__", forgets)
+
+
+@caught_by(*INCOMPLETE)
+def r04_serves_followers_of_an_older_epoch(patch: pytest.MonkeyPatch) -> None:
+    """R04: they may have to cut what they acknowledge, on the word of a leader between."""
+    examine = Leader.examine
+
+    def lenient(self: Leader, asked: Asked) -> Verdict:
+        return self._compared(asked) if asked.leader_epoch < self.epoch else examine(self, asked)
+
+    patch.setattr(Leader, "examine", lenient)
+
+
+@caught_by("LogMatching", "ConsistentRead")
+def r05_takes_the_high_watermark_before_it_cuts(patch: pytest.MonkeyPatch) -> None:
+    """R05: what diverges is shown as committed."""
+    take = Following.take
+
+    def too_soon(self: Following, asked: FetchPartition, found: PartitionData, now: int, effects: list[Effect]) -> bool:
+        if found.diverging_epoch.epoch >= 0 and asked.current_leader_epoch == self.epoch:
+            self._learn_high_watermark(found.high_watermark, effects)
+        return take(self, asked, found, now, effects)
+
+    patch.setattr(Following, "take", too_soon)
+
+
+@caught_by(*INCOMPLETE)
+def r06_counts_a_diverging_fetch(patch: pytest.MonkeyPatch) -> None:
+    """R06: its offset is that of another record."""
+    on_fetch = Leader.on_fetch
+
+    def counts(self: Leader, follower_id: int, broker_epoch: int, asked: Asked, now: int) -> Verdict:
+        verdict = on_fetch(self, follower_id, broker_epoch, asked, now)
+        if verdict.diverging is not None and follower_id in self.progress:
+            self._note(self.progress[follower_id], broker_epoch, min(asked.offset, self._log.written_end), now)
+            self.advance(now)
+        return verdict
+
+    patch.setattr(Leader, "on_fetch", counts)
+
+
+@caught_by("EligibleProposal")
+def r07_proposes_fenced_replicas(patch: pytest.MonkeyPatch) -> None:
+    """R07: whoever fetches is good enough."""
+
+    def whoever_fetches(self: Leader, follower_id: int, progress: Progress) -> bool:
+        return self._known_epoch(follower_id) == progress.broker_epoch
+
+    patch.setattr(Leader, "_is_eligible", whoever_fetches)
+
+
+@caught_by(*INCOMPLETE, "EligibleProposal")
+def r08_names_the_life_that_the_metadata_knows(patch: pytest.MonkeyPatch) -> None:
+    """R08: though another one fetched, which may have had more."""
+
+    def active(self: Leader, follower_id: int, _progress: Progress) -> bool:
+        broker = self._neighbours.brokers.get(follower_id)
+        return broker is not None and broker.is_active
+
+    def newest(self: Leader, broker_id: int) -> int:
+        return self._my_epoch if broker_id == self._me else self._known_epoch(broker_id)
+
+    patch.setattr(Leader, "_is_eligible", active)
+    patch.setattr(Leader, "_epoch_to_name", newest)
+
+
+@caught_by("ReplicationQuorumSuperset", "Convergence", *INCOMPLETE)
+def r09_thinks_anew_when_there_is_no_answer(patch: pytest.MonkeyPatch) -> None:
+    """R09: what was asked for may have been carried out all the same; if not, nobody asks again."""
+    on_lost = Changes.on_lost
+
+    def forgets(self: Changes, number: int, now: int) -> None:
+        if number == self._awaited:
+            for key, proposal in self._sent.items():
+                leader = self._find(key)
+                if leader is not None:
+                    leader.take_back(proposal)
+        on_lost(self, number, now)
+
+    patch.setattr(Changes, "on_lost", forgets)
+
+
+@caught_by("Convergence")
+def r09_takes_every_refusal_for_final(patch: pytest.MonkeyPatch) -> None:
+    """R09: also that of a controller that is none any more; the proposal stays pending for ever."""
+    on_answer = Changes.on_answer
+
+    def final(self: Changes, number: int, reply: AlteredPartitions, now: int) -> None:
+        sent = dict(self._sent) if number == self._awaited else {}
+        refused = reply.code is not ErrorCode.NONE
+        on_answer(self, number, reply, now)
+        for key in sent:
+            if refused or any(each.code is not ErrorCode.NONE for each in reply.partitions):
+                self._waiting.pop(key, None)
+                self._again = deque(each for each in self._again if each[1] != key)
+
+    patch.setattr(Changes, "on_answer", final)
+
+
+@caught_by(*INCOMPLETE)
+def r10_commits_alone(patch: pytest.MonkeyPatch) -> None:
+    """R10: with fewer in sync than the topic asks for; then eligible leaders are not, and the last may lose all."""
+    advance = Leader.advance
+
+    def alone(self: Leader, now: int) -> bool:
+        in_sync_min, self._in_sync_min = self._in_sync_min, 1
+        try:
+            return advance(self, now)
+        finally:
+            self._in_sync_min = in_sync_min
+
+    patch.setattr(Leader, "advance", alone)
+
+
+@caught_by(*INCOMPLETE)
+def r10_vouches_for_what_it_has_lost(patch: pytest.MonkeyPatch) -> None:
+    """R10: a broker that lost records registers as if it had not, and is elected."""
+    die = Broker.die
+
+    def claims(self: Broker, *, loses: bool) -> None:
+        epoch = self.epoch if self.epoch >= 0 else self.disk.last_epoch
+        die(self, loses=loses)
+        self.disk.last_epoch = epoch
+
+    patch.setattr(Broker, "die", claims)
+
+
+# --- R28, R29 ---------------------------------------------------------------------------------------------------------
+
+
+@caught_by("Convergence")
+def r28_keeps_the_leader_epoch_of_a_session(patch: pytest.MonkeyPatch) -> None:
+    """R28, KAFKA-9338: a new leader epoch alone is no reason to name a partition again."""
+    ask = SourceSession.ask
+
+    def forgets(self: SourceSession, wanted: dict[Any, FetchPartition | None]) -> Asking:
+        for key, each in wanted.items():
+            known = self.told.get(key)
+            if each is not None and known is not None and known.fetch_offset == each.fetch_offset:
+                wanted[key] = known
+        return ask(self, wanted)
+
+    patch.setattr(SourceSession, "ask", forgets)
+
+
+@caught_by("LogMatching")
+def r28_goes_on_with_a_session_whose_answer_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """R28, KAFKA-8052: it does not know which of its requests the source has seen."""
+    patch.setattr(SourceSession, "lost", lambda _self: None)
+
+
+@caught_by("OffsetsDoNotGoBack")
+def r29_tells_ends_before_its_epoch_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """R29: what it knows to be committed is less than what others have told."""
+    patch.setattr(Leader, "is_settled", property(lambda _self: True))
+
+
+# --- rules that are ours ----------------------------------------------------------------------------------------------
+
+
+@caught_by("ReplicationQuorumSuperset", *INCOMPLETE)
+def counts_only_on_those_known_to_be_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """A proposal may be in force before the leader hears of it."""
+    propose = Leader._propose
+
+    def narrow(self: Leader, isr: tuple[int, ...]) -> None:
+        propose(self, isr)
+        self.maximal_isr = self.isr
+
+    patch.setattr(Leader, "_propose", narrow)
+
+
+@caught_by(*INCOMPLETE)
+def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    """A follower fetches on while what it has is still on its way to the disk."""
+    patch.setattr(Following, "is_durable", property(lambda _self: True))
+
+
+@caught_by(*INCOMPLETE, "AppliedHighWatermark")
+def lets_followers_join_short_of_its_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A new leader's high watermark is old news; what was committed before reaches up to its epoch's start."""
+
+    def may_join(self: Leader, follower_id: int, progress: Progress, _now: int) -> bool:
+        return progress.end_offset >= self._log.high_watermark and self._is_eligible(follower_id, progress)
+
+    patch.setattr(Leader, "_may_join", may_join)
+
+
+@caught_by(*INCOMPLETE, "OffsetsDoNotGoBack", "ValidFetcherState", "AssertionError")
+def believes_metadata_of_before_its_life(patch: pytest.MonkeyPatch) -> None:
+    """It led, lost records, and leads on by what its disk says of the cluster; also where a log ends it then tells."""
+    on_image = Replicas._on_image
+
+    def believes(self: Replicas, event: ImageLearned, now: int) -> None:
+        own = event.image.brokers.get(self.broker_id)
+        epoch, self.broker_epoch = self.broker_epoch, -1 if own is None else own.epoch
+        on_image(self, event, now)
+        self.broker_epoch = epoch
+
+    patch.setattr(Replicas, "_on_image", believes)
+
+
+@caught_by(*INCOMPLETE)
+def believes_in_epochs_before_the_start_of_its_log(patch: pytest.MonkeyPatch) -> None:
+    """Where an epoch ended before the first record that is left, nobody knows."""
+    compared = Leader._compared
+
+    def guesses(self: Leader, asked: Asked) -> Verdict:
+        found = compared(self, asked)
+        log = self._log
+        if found.error is ErrorCode.OFFSET_OUT_OF_RANGE and asked.offset >= log.start_offset:
+            epoch, end_offset = log.epochs.end_of(asked.last_fetched_epoch, log.written_end)
+            if epoch >= 0:
+                return FITS if end_offset >= asked.offset else Verdict(diverging=(epoch, end_offset))
+        return found
+
+    patch.setattr(Leader, "_compared", guesses)
+
+
+@caught_by(*INCOMPLETE, "Convergence")
+def remembers_epochs_without_records(patch: pytest.MonkeyPatch) -> None:
+    """It led and wrote nothing; what it then fetches of an earlier epoch seems to be of that one."""
+    build = Following.__init__
+
+    def remembers(self: Following, key: Key, log: ReplicaLog, source: int, epoch: int) -> None:
+        before = list(log.epochs)
+        build(self, key, log, source, epoch)
+        log.epochs.take_back(before)
+
+    patch.setattr(Following, "__init__", remembers)
+
+
+@caught_by(*INCOMPLETE, "AssertionError", "ValidFetcherState")
+def leads_while_its_log_is_being_cut(patch: pytest.MonkeyPatch) -> None:
+    """Where its epoch begins is then behind the end of its log."""
+    patch.setattr(Replica, "is_cutting", property(lambda _self: False))
+
+
+# --- running them -----------------------------------------------------------------------------------------------------
+
+
+def measure(name: str) -> Measured:
+    return MUTANTS.measure(name)
+
+
+TITLE = "Replication with one rule taken out"
+ABOUT = """\
+The replication core (`penstock.replication`) in worlds of replicas (`tests/simulation/replication_mutants.py`)."""
+
+if __name__ == "__main__":
+    sys.exit(MUTANTS.main(measure, TITLE, ABOUT))

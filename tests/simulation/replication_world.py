@@ -1,0 +1,768 @@
+"""Worlds of replicas: the steppers of three to five brokers on a heap, without sockets and without asyncio.
+
+The controller is the real one (`replication_controller`), fetch sessions are the real ones, logs are models
+(`replication_disk`). Messages are lost and late; links are cut in one direction or both; brokers are killed, lose power
+and what they had not synced, stand still, shut down, learn of the cluster late; replicas move. After every event the
+invariants are looked at (`replication_checks`). In the last part of a world all is mended, and then it must converge.
+Time is in milliseconds.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from penstock.metadata.cluster_commands import Heartbeat
+from penstock.metadata.commands import RegisterBroker
+from penstock.metadata.image import Image, Partition
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.model.errors import ErrorCode
+from penstock.model.shard import Command
+from penstock.replication.effects import (
+    Committed,
+    CutLog,
+    DropLog,
+    Effect,
+    Followed,
+    Led,
+    OpenLog,
+    RestartLog,
+    SendChange,
+    SendFetch,
+    SyncLog,
+    TrimLog,
+)
+from penstock.replication.events import (
+    ChangeAnswered,
+    ChangeLost,
+    Event,
+    FetchAnswered,
+    FetchLost,
+    ImageLearned,
+    LogCut,
+    LogOpened,
+    LogsSynced,
+    TimePassed,
+)
+from penstock.replication.fetch_sessions import Fetching, FetchSessions, Wanted
+from penstock.replication.leader import Verdict
+from penstock.replication.ports import Key
+from penstock.replication.replicas import Replicas
+from penstock.simulator.randomness import Streams
+from penstock.wire.hot.fetch import FetchedPartition
+from penstock.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tests.simulation.controller_brokers import FEATURE, HEARTBEAT_MS
+from tests.simulation.invariants import broken
+from tests.simulation.raft_world import Chance
+from tests.simulation.replication_checks import Checks
+from tests.simulation.replication_controller import TOPIC, Quorum
+from tests.simulation.replication_disk import Disk, ModelLog, Records
+from tests.simulation.replication_options import Options
+from tests.simulation.replication_shown import show_change, show_fetch, show_found
+
+EVENTS_MAX: Final = 60_000
+REGISTER_MS: Final = 400.0
+_MASK: Final = (1 << 64) - 1
+NOT_LED: Final = Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class Letter(NamedTuple):
+    """A fetch on its way: who asks, in which life, under which number, what."""
+
+    asker: int
+    life: int
+    number: int
+    request: FetchRequest
+
+
+class Held(NamedTuple):
+    """A fetch that waits for news."""
+
+    letter: Letter
+    fetching: Fetching
+    refused: dict[Key, Verdict]
+
+
+class Waiting(NamedTuple):
+    """A producer that waits for its record to be committed."""
+
+    offset: int
+    epoch: int
+    value: int
+
+
+class Broker:
+    """A machine with a disk, and in each of its lives replicas on it."""
+
+    def __init__(self, world: "World", broker_id: int) -> None:
+        self.world = world
+        self.broker_id = broker_id
+        self.random = world.streams.stream("broker", str(broker_id))
+        self.disk = Disk()
+        self.life = 0
+        self.is_up = False
+        self.epoch = -1
+        self.replicas: Replicas | None = None
+        self.paused: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self.is_leaving = False
+        self.is_stale = False
+        """Whether the metadata log does not reach it for a while."""
+        self.is_retracing = False
+        """Whether it takes in, one by one, what it has missed meanwhile."""
+        self.metadata_at = 0
+        self.known_term = 0
+        self._incarnation = b""
+        self._sessions = FetchSessions(Chance(self.random))
+        self._held: list[Held] = []
+        self.waiting: dict[Key, list[Waiting]] = {}
+        self._syncing: dict[Key, tuple[int, int]] | None = None
+        self._to_sync: dict[Key, None] = {}
+        self._rebuilding: dict[Key, Effect] = {}
+        self._timer_at: float | None = None
+
+    def __str__(self) -> str:
+        return f"broker {self.broker_id}"
+
+    def log(self, key: Key) -> ModelLog | None:
+        return self.disk.logs.get(key)
+
+    def is_impaired(self, key: Key, partition: Partition) -> bool:
+        """Whether it has lost records of a partition, and has not been in sync again since."""
+        known = self.world.quorum.image.brokers.get(self.broker_id)
+        is_this_life = known is not None and self.epoch >= 0 and known.epoch == self.epoch
+        if is_this_life and self.broker_id in partition.isr:
+            self.disk.impaired.pop(key, None)
+        return key in self.disk.impaired
+
+    # --- lives ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        assert not self.is_up
+        self.is_up = True
+        self._incarnation = self.random.randbytes(16)
+        self.metadata_at = 0
+        self.known_term = self.world.quorum.term
+        self.world.tell(self, "starts")
+        self._register(self.life)
+
+    def die(self, *, loses: bool) -> None:
+        """Killed, or without power: then what was not synced is lost, what was under way is done or not."""
+        assert self.is_up
+        self.is_up = False
+        self.life += 1
+        if self.epoch >= 0:
+            self.disk.last_epoch = self.epoch
+        gone = 0
+        for key, effect in self._rebuilding.items():
+            if self.random.random() < 0.5:
+                self._rebuild(key, effect)
+        for log in self.disk.logs.values():
+            if loses:
+                gone += log.lose_power(self.random)
+            else:
+                log.die()
+        if loses and not self.world.options.is_fsync:
+            self.disk.last_epoch = -1
+            self.disk.impaired.update(dict.fromkeys(self.disk.logs))
+        self.epoch = -1
+        self.replicas = self._syncing = self._timer_at = self.paused = None
+        self.is_leaving = self.is_stale = self.is_retracing = False
+        self._sessions = FetchSessions(Chance(self.random))
+        self._held, self.waiting, self._to_sync, self._rebuilding = [], {}, {}, {}
+        self.world.tell(self, f"loses power, and {gone} records with it" if loses else "is killed")
+        self.world.checks.died(self)
+
+    def pause(self) -> None:
+        if self.paused is None:
+            self.paused = []
+            self.world.tell(self, "is paused")
+
+    def resume(self) -> None:
+        held, self.paused = self.paused, None
+        if held is not None:
+            self.world.tell(self, "goes on")
+            for call, arguments in held:
+                call(*arguments)
+            self._set_timer()
+
+    def later(self, life: int, call: Callable[..., None], *arguments: Any) -> None:
+        """What happens to it in a life, if that still is, and once it is no longer paused."""
+        if life != self.life or not self.is_up:
+            return
+        if self.paused is not None:
+            self.paused.append((self.later, (life, call, *arguments)))
+        else:
+            call(*arguments)
+
+    # --- the controller -------------------------------------------------------------------------------------------
+
+    def _register(self, life: int) -> None:
+        if life != self.life or not self.is_up or self.epoch >= 0:
+            return
+        self.world.after(REGISTER_MS * (0.5 + self.random.random()), self._register, life)
+        if self.paused is not None:
+            return
+        self.known_term = self.world.quorum.term
+        command = RegisterBroker(
+            self.broker_id,
+            self._incarnation,
+            0,  # the controller puts in where the record will lie
+            (),
+            (FEATURE,),
+            f"rack {self.broker_id}",
+            (b"d" * 15 + bytes([self.broker_id]),),
+            is_fenced=True,
+            previous_epoch=self.disk.last_epoch,
+        )
+        self.world.ask(self, command, self._registered)
+
+    def _registered(self, reply: Any) -> None:
+        if reply.code is not ErrorCode.NONE or self.epoch >= 0:
+            return
+        self.epoch = reply.epoch
+        self.world.tell(self, f"is registered with epoch {self.epoch}")
+        self.replicas = Replicas(self.broker_id, self.epoch, self.world.settings, self.world.now)
+        self.world.checks.begins(self)
+        log = self.world.quorum.log
+        self.take(ImageLearned(log.batches[self.random.randint(0, log.committed)][1]))  # what its disk has of it
+        self._beat(self.life)
+
+    def _beat(self, life: int) -> None:
+        if life != self.life or not self.is_up:
+            return
+        self.world.after(HEARTBEAT_MS * (0.8 + 0.4 * self.random.random()), self._beat, life)
+        if self.paused is not None:
+            return
+        self.world.follow_metadata(self)
+        self.known_term = self.world.quorum.term
+        offset = self.world.quorum.log.batches[min(self.metadata_at, len(self.world.quorum.log.batches) - 1)][0] - 1
+        command = Heartbeat(self.broker_id, self.epoch, offset, log_end=0, wants_shutdown=self.is_leaving)
+        self.world.ask(self, command, self._heard)
+
+    def _heard(self, reply: Any) -> None:
+        if reply.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            self.die(loses=False)  # somebody else has its name by now, or itself in a former life
+            self.world.after(100.0, self.start_again)
+        elif reply.should_shut_down and self.is_leaving:
+            self.world.tell(self, "shuts down")
+            for log in self.disk.logs.values():
+                log.synced(log.written_end, log.cuts)
+            self.die(loses=False)
+            self.world.after(200.0 + 2_000.0 * self.random.random(), self.start_again)
+
+    def start_again(self) -> None:
+        if not self.is_up:
+            self.start()
+
+    def learn(self, at: int) -> None:
+        """The metadata log reaches it, up to a batch."""
+        if at <= self.metadata_at or self.replicas is None or self.is_stale:
+            return
+        is_stepwise = self.is_retracing or self.world.options.is_stepwise
+        is_stepwise = is_stepwise and not self.world.is_calm and self.metadata_at > 0
+        self.learn_now(self.metadata_at + 1 if is_stepwise else at)
+        if at > self.metadata_at:
+            delay_ms = max(self.world.options.metadata_ms, 200.0 if self.is_retracing else 0.0)
+            self.world.after(delay_ms * self.random.random(), self.later, self.life, self.learn, at)
+        else:
+            self.is_retracing = False
+
+    def learn_now(self, at: int) -> None:
+        """The metadata log up to a batch, whatever is in its way."""
+        self.metadata_at = at
+        self.take(ImageLearned(self.world.quorum.log.batches[at][1]))
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        if self.replicas is not None:
+            effects = self.replicas.step(event, self.world.now)
+            if type(event) in _MOVING:
+                self.world.checks.moved(self)
+            self._carry_out(effects)
+
+    def _wake(self, life: int, at: float) -> None:
+        if life != self.life or at != self._timer_at:
+            return
+        self._timer_at = None
+        if self.replicas is None or self.paused is not None:
+            return
+        if self.world.now >= self.replicas.wake_at:
+            self.take(TimePassed())
+        else:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self.replicas is None or self.paused is not None:
+            return
+        at = max(float(self.replicas.wake_at), self.world.time_ms)
+        if self._timer_at is None or at < self._timer_at:
+            self._timer_at = at
+            self.world.after(at - self.world.time_ms, self._wake, self.life, at)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        self.world.checks.stepped(self)
+        for effect in effects:
+            getattr(self, _EFFECTS[type(effect)])(effect)
+        self._set_timer()
+
+    def _do_open(self, effect: OpenLog) -> None:
+        log = self.disk.logs.get(effect.key)
+        if log is None:
+            log = self.disk.logs[effect.key] = ModelLog(waits_for_sync=self.world.options.is_fsync)
+        self.world.after(0.0, self.later, self.life, self.take, LogOpened(effect.key, log))
+
+    def _do_drop(self, effect: DropLog) -> None:
+        self.disk.logs.pop(effect.key, None)
+        self._rebuilding.pop(effect.key, None)
+        self._to_sync.pop(effect.key, None)
+        self.waiting.pop(effect.key, None)
+        self._poke(effect.key)
+
+    def _do_led(self, effect: Led) -> None:
+        self.waiting.pop(effect.key, None)
+        self.world.tell(self, f"leads {effect.key[1]} in epoch {effect.epoch} from {effect.start_offset} on")
+        self._poke(effect.key)
+
+    def _do_followed(self, effect: Followed) -> None:
+        self.waiting.pop(effect.key, None)
+        whom = f"follows {effect.leader_id}" if effect.leader_id >= 0 else "follows nobody"
+        self.world.tell(self, f"{whom} for {effect.key[1]} in epoch {effect.epoch}")
+        self._poke(effect.key)
+
+    def _do_committed(self, effect: Committed) -> None:
+        key = effect.key
+        log = self.disk.logs[key]
+        assert self.replicas is not None
+        leader = self.replicas.leader(key)
+        if leader is None:
+            return
+        self.world.tell(self, f"commits {key[1]} up to {log.high_watermark}")
+        waiting = self.waiting.get(key, [])
+        done = [each for each in waiting if each.offset < log.high_watermark]
+        if done:
+            self.waiting[key] = waiting[len(done) :]
+            if leader.has_enough_in_sync:
+                for each in done:
+                    self.world.checks.acknowledged(self, key, each.offset, each.value)
+
+    def _do_sync(self, effect: SyncLog) -> None:
+        self._to_sync[effect.key] = None
+        if self._syncing is None:
+            self._sync()
+
+    def _do_cut(self, effect: CutLog) -> None:
+        lost = f", {effect.lost} of it committed" if effect.lost else ""
+        self.world.tell(self, f"cuts {effect.key[1]} back to {effect.end_offset}{lost}")
+        self._rebuilding[effect.key] = effect
+        self.world.after(self._rebuild_ms(), self.later, self.life, self._rebuilt, effect)
+
+    def _do_restart(self, effect: RestartLog) -> None:
+        self.world.tell(self, f"begins {effect.key[1]} anew at {effect.offset}")
+        self._rebuilding[effect.key] = effect
+        self.world.after(self._rebuild_ms(), self.later, self.life, self._rebuilt, effect)
+
+    def _rebuilt(self, effect: CutLog | RestartLog) -> None:
+        if self._rebuilding.get(effect.key) is effect:
+            del self._rebuilding[effect.key]
+            self._rebuild(effect.key, effect)
+            self.take(LogCut(effect.key))
+
+    def _rebuild(self, key: Key, effect: Effect) -> None:
+        log = self.disk.logs[key]
+        if isinstance(effect, CutLog):
+            self.world.checks.cutting(self, key, effect.end_offset)
+            log.cut(effect.end_offset)
+            log.synced_end = log.written_end
+        elif isinstance(effect, RestartLog):
+            log.restart(effect.offset)
+
+    def _do_trim(self, effect: TrimLog) -> None:
+        self.disk.logs[effect.key].trim(effect.start_offset)
+
+    def _do_fetch(self, effect: SendFetch) -> None:
+        letter = Letter(self.broker_id, self.life, effect.number, effect.request)
+        if self.world.story is not None:
+            self.world.tell(self, f"to {effect.source}: {show_fetch(effect.request)}")
+        self.world.send(self.broker_id, effect.source, self._arrives, effect.source, letter)
+
+    def _do_change(self, effect: SendChange) -> None:
+        number, life = effect.number, self.life
+        if self.world.story is not None:
+            self.world.tell(self, f"asks for {show_change(effect.command)}")
+
+        def answered(reply: Any) -> None:
+            if self.world.story is not None:
+                codes = [reply.code, *(each.code for each in reply.partitions)]
+                refused = [code.name for code in codes if code is not ErrorCode.NONE]
+                self.world.tell(self, f"is told: {', '.join(refused) or 'done'}")
+            self.take(ChangeAnswered(number, reply))
+
+        self.world.ask(self, effect.command, answered)
+        self.world.after(self.world.options.patience_ms, self.later, life, self.take, ChangeLost(number))
+
+    # --- the disk -------------------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        logs = self.disk.logs
+        self._syncing = {key: (logs[key].written_end, logs[key].cuts) for key in self._to_sync if key in logs}
+        self._to_sync = {}
+        self.world.after(self.world.disk_ms(self.random), self.later, self.life, self._synced)
+
+    def _synced(self) -> None:
+        covered, self._syncing = self._syncing, None
+        assert covered is not None
+        for key, (end_offset, cuts) in covered.items():
+            if key in self.disk.logs:
+                self.disk.logs[key].synced(end_offset, cuts)
+        if self._to_sync:
+            self._sync()
+        self.take(LogsSynced(list(covered)))
+
+    def flush(self) -> None:
+        """Now and then everything is synced, whatever the topic asks for."""
+        self._to_sync.update(dict.fromkeys(self.disk.logs))
+        if self._syncing is None:
+            self._sync()
+
+    def _rebuild_ms(self) -> float:
+        """Cutting a log takes many syncs, and now and then longer than anybody's patience."""
+        if self.world.is_calm or self.random.random() < 0.8:
+            return self.world.disk_ms(self.random)
+        return 2_000.0 * self.random.random()
+
+    # --- leading --------------------------------------------------------------------------------------------------
+
+    def produce(self, key: Key, value: int) -> None:
+        """A client sends a record, acks=all."""
+        replicas = self.replicas
+        leader = None if replicas is None or self.paused is not None else replicas.leader(key)
+        if replicas is None or leader is None or not leader.has_enough_in_sync:
+            return
+        log = self.disk.logs[key]
+        offset = log.append(leader.epoch, value)
+        self.world.tell(self, f"appends {value} to {key[1]} at {offset} in epoch {leader.epoch}")
+        self.world.checks.values.add(value)
+        self.waiting.setdefault(key, []).append(Waiting(offset, leader.epoch, value))
+        self._carry_out(replicas.appended(key, offset, self.world.now))
+        if log.waits_for_sync:
+            self._do_sync(SyncLog(key))
+        self._poke(key)
+
+    def ask_for_end(self, key: Key) -> None:
+        """A client asks where the partition ends (ListOffsets)."""
+        leader = None if self.replicas is None or self.paused is not None else self.replicas.leader(key)
+        if leader is not None:
+            end = self.disk.logs[key].high_watermark if leader.is_settled else None
+            if self.world.story is not None:
+                self.world.tell(self, "cannot tell the end yet" if end is None else f"tells the end: {end}")
+            self.world.checks.told_end(self, key, leader.epoch, end)
+
+    def delete(self, key: Key) -> None:
+        """Retention: some records at the front of the log go."""
+        log = self.disk.logs.get(key)
+        leader = None if self.replicas is None else self.replicas.leader(key)
+        if log is not None and leader is not None and log.high_watermark > log.start_offset:
+            log.trim(self.random.randint(log.start_offset, log.high_watermark))
+
+    def _arrives(self, source: int, letter: Letter) -> None:
+        """A fetch of this broker reaches its source, or finds nobody there."""
+        target = self.world.brokers[source]
+        if not target.is_up:
+            if (
+                self.world.is_calm or self.world.network.random() < 0.7
+            ):  # the connection is refused, if the machine has power
+                lost = FetchLost(source, letter.number)
+                self.world.after(self.world.options.delay_ms, self.later, letter.life, self.take, lost)
+            return
+        target.later(target.life, target.serve, letter)
+
+    def serve(self, letter: Letter) -> None:
+        request, replicas = letter.request, self.replicas
+        if replicas is None:
+            self._reply(letter, _answer(ErrorCode.BROKER_NOT_AVAILABLE))
+            return
+        state = request.replica_state
+        fetching = self._sessions.begin(
+            request.session_id,
+            request.session_epoch,
+            request.topics,
+            request.forgotten_topics_data,
+            self.world.now,
+            has_ids=True,
+            is_follower=True,
+        )
+        if fetching.error_code is not ErrorCode.NONE:
+            self._reply(letter, _answer(fetching.error_code))
+            return
+        wanted = {(each.topic, each.index): each for each in fetching.wanted}
+        named = [(topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions]
+        pairs = [(key, wanted[key]) for key in named]
+        examined = replicas.on_fetch(state.replica_id, state.replica_epoch, pairs, self.world.now)
+        refused = {key: verdict for key, verdict in zip(named, examined.verdicts, strict=True) if not verdict.fits}
+        held = Held(letter, fetching, refused)
+        if not self._try_to_answer(held, is_due=not fetching.has_wanted):
+            self._held.append(held)
+            self.world.after(float(request.max_wait_ms), self.later, self.life, self._time_is_up, held)
+        self._carry_out(examined.effects)
+
+    def _time_is_up(self, held: Held) -> None:
+        if any(each is held for each in self._held):
+            self._held = [each for each in self._held if each is not held]
+            self._try_to_answer(held, is_due=True)
+
+    def _poke(self, key: Key) -> None:
+        """Something about a partition has changed: fetches that wait may have something to hear."""
+        if self._held:
+            self._held = [held for held in self._held if not self._try_to_answer(held, is_due=False)]
+
+    def _try_to_answer(self, held: Held, *, is_due: bool) -> bool:
+        found = [(wanted, self._look_at(wanted, held.refused)) for wanted in held.fetching.wanted]
+        if not is_due and not any(
+            part.records or part.error_code or part.diverging_epoch is not None for _, part in found
+        ):
+            return False
+        told = held.fetching.answer(found, self.world.now)
+        by_topic: dict[bytes, list[PartitionData]] = {}
+        for wanted, part in told.found:
+            by_topic.setdefault(wanted.topic, []).append(_part(part))  # type: ignore[arg-type]
+        responses = [FetchableTopicResponse(topic_id=topic, partitions=parts) for topic, parts in by_topic.items()]
+        self._reply(held.letter, _answer(told.error_code, told.session_id, responses))
+        return True
+
+    def _look_at(self, wanted: Wanted, refused: dict[Key, Verdict]) -> FetchedPartition:
+        key: Key = (wanted.topic, wanted.index)  # type: ignore[assignment]
+        assert self.replicas is not None
+        leader, log = self.replicas.leader(key), self.disk.logs.get(key)
+        verdict = refused.get(key)
+        if verdict is None:
+            verdict = NOT_LED if leader is None else leader.examine(wanted)
+        if log is None or leader is None:
+            return FetchedPartition(wanted.index, verdict.error, -1)
+        records: Records | None = None
+        if verdict.fits:
+            records = log.read(wanted.offset, self.world.options.entries_max)
+        return FetchedPartition(
+            wanted.index,
+            verdict.error,
+            log.high_watermark,
+            -1,
+            log.start_offset,
+            records=records,
+            diverging_epoch=verdict.diverging,
+        )
+
+    def _reply(self, letter: Letter, response: FetchResponse) -> None:
+        if self.world.story is not None:
+            self.world.tell(self, f"to {letter.asker}: {show_found(response)}")
+        asker = self.world.brokers[letter.asker]
+        event = FetchAnswered(self.broker_id, letter.number, response)
+        self.world.send(self.broker_id, letter.asker, asker.later, letter.life, asker.take, event)
+
+
+_MOVING: Final = (ImageLearned, LogOpened, LogCut)
+"""Events by which a replica may come to lead or to follow."""
+_EFFECTS: Final[dict[type, str]] = {
+    OpenLog: "_do_open",
+    DropLog: "_do_drop",
+    Led: "_do_led",
+    Followed: "_do_followed",
+    Committed: "_do_committed",
+    SyncLog: "_do_sync",
+    CutLog: "_do_cut",
+    RestartLog: "_do_restart",
+    TrimLog: "_do_trim",
+    SendFetch: "_do_fetch",
+    SendChange: "_do_change",
+}
+
+
+def _answer(error: ErrorCode, session_id: int = 0, topics: Sequence[FetchableTopicResponse] = ()) -> FetchResponse:
+    return FetchResponse(throttle_time_ms=0, error_code=error, session_id=session_id, responses=topics)
+
+
+def _part(part: FetchedPartition) -> PartitionData:
+    epoch, end_offset = part.diverging_epoch or (-1, -1)
+    return PartitionData(
+        partition_index=part.partition,
+        error_code=ErrorCode(part.error_code),
+        high_watermark=part.high_watermark,
+        log_start_offset=part.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        aborted_transactions=None,
+        records=part.records,  # type: ignore[arg-type]
+    )
+
+
+class World:
+    """The heap, the network, the brokers and their controller."""
+
+    def __init__(self, seed: int, options: Options, *, story: Callable[[str], None] | None = None) -> None:
+        self.streams = Streams(seed)
+        self.options = options
+        self.story = story
+        self.time_ms = 0.0
+        self.events = 0
+        self.trace_hash = 0
+        self.counts: Counter[str] = Counter()
+        self.cut_links: Counter[tuple[int, int]] = Counter()
+        """Pairs of brokers; the controller is 0."""
+        self.is_calm = False
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._pushed = 0
+        self.network = self.streams.stream("network")
+        self.settings = BrokerSettings(
+            {
+                "replica.lag.time.max.ms": str(options.lag_ms),
+                "replica.fetch.backoff.ms": "200",
+                "replica.socket.timeout.ms": str(options.patience_ms),
+                "broker.session.timeout.ms": str(options.session_ms),
+                "auto.balance.enable": "false",
+            }
+        )
+        self._partitions: tuple[Image | None, dict[Key, Partition]] = (None, {})
+        self.checks = Checks(self)
+        self.quorum = Quorum(self, self.settings)
+        self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, options.brokers + 1)}
+
+    @property
+    def now(self) -> int:
+        return int(self.time_ms)
+
+    def tell(self, who: object, what: str) -> None:
+        if self.story is not None:
+            self.story(f"{self.time_ms / 1000:8.3f} {who} {what}")
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def after(self, delay_ms: float, work: Callable[..., None], *arguments: Any) -> None:
+        self._pushed += 1
+        heappush(self._heap, (self.time_ms + delay_ms, self._pushed, work, arguments))
+
+    def run(self, until_ms: float, *, stop: Callable[[], bool] | None = None) -> None:
+        heap = self._heap
+        while heap and heap[0][0] <= until_ms:
+            time_ms, number, work, arguments = heappop(heap)
+            self.time_ms = time_ms
+            self.events += 1
+            self.trace_hash = (self.trace_hash * 1_000_003 ^ int(time_ms * 1000) ^ (number << 40)) & _MASK
+            work(*arguments)
+            if self.events % 100 == 0:
+                self.checks.sweep()
+            if stop is not None and stop():
+                return
+            if self.events > EVENTS_MAX:
+                broken("Convergence", f"{EVENTS_MAX} events and no end: somebody turns in circles")
+        self.time_ms = until_ms
+
+    # --- the network ----------------------------------------------------------------------------------------------
+
+    def send(self, source: int, to: int, call: Callable[..., None], *arguments: Any) -> None:
+        delay_ms = self._delay(source, to)
+        if delay_ms is not None:
+            self.after(delay_ms, call, *arguments)
+
+    def ask(self, asker: Broker, command: Command[Any], answered: Callable[[Any], None]) -> None:
+        """A request of a broker to whom it takes for the controller; it, or its answer, may be lost."""
+        life = asker.life
+
+        def answer(reply: Any) -> None:
+            self.send(0, asker.broker_id, asker.later, life, answered, reply)
+
+        # One that says late that it has lost records is struck from all lists, whatever it has by then.
+        is_prompt = isinstance(command, RegisterBroker)
+        delay_ms = self._delay(asker.broker_id, 0, is_prompt=is_prompt)
+        if delay_ms is not None:
+            self.after(delay_ms, self.quorum.ask, asker.known_term, command, answer)
+
+    def _delay(self, source: int, to: int, *, is_prompt: bool = False) -> float | None:
+        if self.cut_links and self.cut_links[source, to] > 0:
+            return None
+        options, random = self.options, self.network.random
+        if self.is_calm:
+            return options.delay_ms
+        if options.loss and random() < options.loss:
+            return None
+        if options.straggling and not is_prompt and random() < options.straggling:
+            return 4_000.0 * random()
+        return options.delay_ms * (0.5 + random())
+
+    def quorum_ms(self) -> float:
+        """Until a batch is committed."""
+        return self.options.delay_ms if self.is_calm else self.options.delay_ms * (0.5 + 2 * self.network.random())
+
+    def disk_ms(self, random: Any) -> float:
+        sync_ms = self.options.sync_ms
+        return sync_ms if self.is_calm else 2 * sync_ms * float(random.random())
+
+    # --- metadata -------------------------------------------------------------------------------------------------
+
+    def on_committed(self, before: Image) -> None:
+        """The metadata log goes on; brokers learn of it, each in its time."""
+        self.checks.decided(before, self.quorum.image)
+        if self.story is not None:
+            self._tell_decided(before)
+        for broker in self.brokers.values():
+            self.follow_metadata(broker)
+
+    def follow_metadata(self, broker: Broker) -> None:
+        log = self.quorum.log
+        if broker.replicas is None or broker.metadata_at >= log.committed:
+            return
+        delay_ms = self._delay(0, broker.broker_id)
+        if delay_ms is not None:
+            if not self.is_calm:
+                delay_ms += self.options.metadata_ms * self.network.random()
+            elif self.story is None:
+                delay_ms += 1.0
+            self.after(delay_ms, broker.later, broker.life, broker.learn, log.committed)
+
+    def _tell_decided(self, before: Image) -> None:
+        for key, partition in self.partitions().items():
+            topic = before.topics.get(TOPIC)
+            old = None if topic is None else topic.partitions.get(key[1])
+            if old != partition:
+                elr = f", eligible {list(partition.eligible_leader_replicas)}"
+                self.tell(
+                    "controller",
+                    f"says of {key[1]}: leader {partition.leader} in epoch {partition.leader_epoch}, "
+                    f"in sync {list(partition.isr)}{elr if partition.eligible_leader_replicas else ''}",
+                )
+
+    def partitions(self, *, is_newest: bool = False) -> dict[Key, Partition]:
+        """As the controller has committed them, or is about to."""
+        image = self.quorum.log.image if is_newest else self.quorum.image
+        known, found = self._partitions
+        if known is not image:
+            topic = image.topics.get(TOPIC)
+            parts = {} if topic is None else topic.partitions
+            found = {} if topic is None else {(topic.topic_id, number): each for number, each in parts.items()}
+            self._partitions = image, found
+        return found
+
+    def in_sync_min(self, *, is_newest: bool = False) -> int:
+        """What the topic asks for, as the controller has committed it or is about to."""
+        image = self.quorum.log.image if is_newest else self.quorum.image
+        return int(image.config(2, TOPIC).get("min.insync.replicas", "1"))
+
+    def leaders(self, key: Key) -> list[Broker]:
+        """All that think they lead a partition, the newest last."""
+        found = []
+        for broker in self.brokers.values():
+            leader = None if broker.replicas is None else broker.replicas.leader(key)
+            if leader is not None:
+                found.append((leader.epoch, broker.broker_id, broker))
+        return [broker for _, _, broker in sorted(found, key=lambda each: each[:2])]
+
+
+def trace_of(world: World) -> int:
+    """A number that two runs of one seed share, and two seeds do not."""
+    committed = [(key[1], entries) for key, entries in world.checks.committed.items()]
+    return zlib.crc32(repr((world.trace_hash, committed)).encode())

@@ -1,0 +1,94 @@
+"""The follower's end of a fetch session, against the source's end, which is the real one."""
+
+from penstock.model.errors import ErrorCode
+from penstock.replication.fetch_sessions import Fetching, FetchSessions
+from penstock.replication.ports import Key
+from penstock.replication.source_session import Asking, SourceSession
+from penstock.wire.messages.fetch import FetchPartition
+from tests.unit.metadata.world import Dice
+from tests.unit.replication.stage import key
+
+
+def wanted(offset: int, epoch: int = 0, number: int = 0) -> FetchPartition:
+    return FetchPartition(partition=number, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=1_000)
+
+
+def ask(session: SourceSession, **partitions: FetchPartition | None) -> Asking:
+    """`p0=...` names partition 0."""
+    everything: dict[Key, FetchPartition | None] = {key(int(name[1:])): each for name, each in partitions.items()}
+    return session.ask(everything)
+
+
+def arrive(sessions: FetchSessions, asking: Asking) -> Fetching:
+    return sessions.begin(
+        asking.session_id, asking.epoch, asking.topics, asking.forgotten, 0, has_ids=True, is_follower=True
+    )
+
+
+def known(fetching: Fetching) -> dict[int, tuple[int, int]]:
+    return {each.index: (each.offset, each.leader_epoch) for each in fetching.wanted}
+
+
+def test_after_the_first_request_only_changes_are_named() -> None:
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    first = arrive(sessions, ask(session, p0=wanted(5), p1=wanted(6, number=1)))
+    assert session.answered(ErrorCode.NONE, first.answer([], 0).session_id)
+    second = ask(session, p0=wanted(5), p1=wanted(9, number=1))
+    assert [each.fetch_offset for topic in second.topics for each in topic.partitions] == [9]
+    assert known(arrive(sessions, second)) == {0: (5, 0), 1: (9, 0)}
+
+
+def test_a_new_leader_epoch_alone_is_a_change() -> None:
+    """KAFKA-9338."""
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    session.answered(ErrorCode.NONE, arrive(sessions, ask(session, p0=wanted(5))).answer([], 0).session_id)
+    assert known(arrive(sessions, ask(session, p0=wanted(5, epoch=1)))) == {0: (5, 1)}
+
+
+def test_what_is_wanted_no_longer_is_forgotten_and_an_empty_session_ends() -> None:
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    session.answered(ErrorCode.NONE, arrive(sessions, ask(session, p0=wanted(5))).answer([], 0).session_id)
+    asking = ask(session, p0=None, p1=None)
+    assert [list(topic.partitions) for topic in asking.forgotten] == [[0]]
+    fetching = arrive(sessions, asking)
+    assert not fetching.has_wanted
+    assert len(sessions) == 0
+    session.answered(ErrorCode.NONE, fetching.answer([], 0).session_id)
+    assert not session.is_incremental
+
+
+def test_after_a_lost_answer_everything_is_named_anew() -> None:
+    """KAFKA-8052: whether the source has seen the last request, nobody knows."""
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    session.answered(ErrorCode.NONE, arrive(sessions, ask(session, p0=wanted(5))).answer([], 0).session_id)
+    ask(session, p0=wanted(7))
+    session.lost()
+    again = ask(session, p0=wanted(7))
+    assert again.epoch == 0
+    assert known(arrive(sessions, again)) == {0: (7, 0)}
+    assert len(sessions) == 0  # the full request has ended the one before
+
+
+def test_a_session_that_the_source_has_forgotten_begins_anew() -> None:
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    session.answered(ErrorCode.NONE, arrive(sessions, ask(session, p0=wanted(5))).answer([], 0).session_id)
+    refused = arrive(FetchSessions(Dice()), ask(session, p0=wanted(6)))
+    assert refused.error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert not session.answered(refused.error_code, 0)
+    assert known(arrive(sessions, ask(session, p0=wanted(6)))) == {0: (6, 0)}
+
+
+def test_a_source_without_room_is_asked_for_everything_each_time() -> None:
+    session = SourceSession()
+    ask(session, p0=wanted(5))
+    session.answered(ErrorCode.NONE, 0)
+    assert not session.is_incremental
+
+
+def test_session_epochs_begin_again_behind_the_last_one() -> None:
+    session = SourceSession()
+    ask(session, p0=wanted(5))
+    session.answered(ErrorCode.NONE, 7)
+    session.epoch = 2**31 - 1
+    session.answered(ErrorCode.NONE, 7)
+    assert session.epoch == 1
