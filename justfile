@@ -108,6 +108,14 @@ simulate-controller count="10000" *arguments:
 cluster-mutants *arguments:
     python -m tests.simulation.cluster_mutants --record {{ arguments }}
 
+# worlds of three whole servers that no run has had yet; adds to docs/results/servers-simulation.md
+simulate-servers count="200":
+    python -m tests.simulation.servers next {{ count }} --record
+
+# kills and power cuts of real controllers under topic churn; adds to docs/results/quorum-kills.md (10 minutes)
+quorum-kills *arguments:
+    python -m tests.system.quorum_kills --record {{ arguments }}
+
 # raft with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/raft-mutants.md
 raft-mutants *arguments:
     python -m tests.simulation.raft_mutants --record {{ arguments }}

@@ -22,16 +22,9 @@ DECLARES = re.compile(
 READ_IN_VAIN = {
     "compression.type": "no: a batch stays as its producer compressed it",
     "remote.log.storage.system.enable": "no: there is no remote storage",
-    "unclean.leader.election.enable": "no: with one replica there is nobody to elect",
     **dict.fromkeys(
         (
-            "auto.balance.enable",
-            "auto.leader.rebalance.enable",
-            "broker.decommission",
-            "broker.session.timeout.ms",
-            "leader.imbalance.check.interval.seconds",
             "reassignment.bytes.per.second.max",
-            "reassignment.replicas.per.broker.max",
             "replica.fetch.backoff.ms",
             "replica.fetch.max.bytes",
             "replica.fetch.min.bytes",
@@ -40,11 +33,13 @@ READ_IN_VAIN = {
             "replica.lag.time.max.ms",
             "replica.socket.timeout.ms",
         ),
-        "not yet: one node is the whole cluster",
+        "not yet: followers do not copy records",
     ),
 }
 """Names that are read, but change nothing that a user could notice."""
 PARTLY = {
+    "auto.balance.enable": "in part: replicas are placed anew, but followers do not copy records yet",
+    "broker.decommission": "in part: the broker gets no new replicas; those that it has cannot be copied away yet",
     "cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
     "log.cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
 }

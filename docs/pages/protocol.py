@@ -7,14 +7,12 @@ from inspect import getdoc
 
 from penstock.server.dispatch import Dispatch, Route
 from penstock.server.handlers.api_versions import ADVERTISED_FROM
-from penstock.server.node import HANDLERS
+from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS, HANDLERS
 from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api, request_class
 
 GROUPS = "there are no consumer groups yet"
 TRANSACTIONS = "there are no transactions yet"
 LOGINS = "there are no logins and no access control yet"
-ONE_NODE = "a node is alone: there is nothing to elect, move or register yet"
-QUORUM = "a node is its own metadata quorum: nobody votes yet"
 SHARE = "there are no share groups yet"
 STREAMS = "there are no streams groups yet"
 WHY_NOT = {
@@ -52,25 +50,6 @@ WHY_NOT = {
     Api.ALTER_CLIENT_QUOTAS: "there are no quotas yet",
     Api.ALTER_REPLICA_LOG_DIRS: "a node has one data directory",
     Api.ASSIGN_REPLICAS_TO_DIRS: "a node has one data directory",
-    Api.ELECT_LEADERS: ONE_NODE,
-    Api.ALTER_PARTITION_REASSIGNMENTS: ONE_NODE,
-    Api.LIST_PARTITION_REASSIGNMENTS: ONE_NODE,
-    Api.ALTER_PARTITION: ONE_NODE,
-    Api.BROKER_REGISTRATION: ONE_NODE,
-    Api.BROKER_HEARTBEAT: ONE_NODE,
-    Api.UNREGISTER_BROKER: ONE_NODE,
-    Api.ALLOCATE_PRODUCER_IDS: ONE_NODE,
-    Api.CONTROLLER_REGISTRATION: ONE_NODE,
-    Api.ENVELOPE: ONE_NODE,
-    Api.VOTE: QUORUM,
-    Api.BEGIN_QUORUM_EPOCH: QUORUM,
-    Api.END_QUORUM_EPOCH: QUORUM,
-    Api.DESCRIBE_QUORUM: QUORUM,
-    Api.FETCH_SNAPSHOT: QUORUM,
-    Api.ADD_RAFT_VOTER: QUORUM,
-    Api.REMOVE_RAFT_VOTER: QUORUM,
-    Api.UPDATE_RAFT_VOTER: QUORUM,
-    Api.UPDATE_FEATURES: "no feature can be switched yet",
     Api.GET_TELEMETRY_SUBSCRIPTIONS: "no client metrics are collected; clients do without when it is not offered",
     Api.PUSH_TELEMETRY: "no client metrics are collected; clients do without when it is not offered",
     Api.SHARE_GROUP_HEARTBEAT: SHARE,
@@ -113,7 +92,10 @@ _SECTION = re.compile(r"^(Serves|Answers|Departs) +(.*)")
 
 def page() -> str:
     """The whole page."""
-    routes = Dispatch(HANDLERS).routes
+    routes = {
+        **Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY).routes,
+        **Dispatch(HANDLERS, leaves_out=CONTROLLER_ONLY).routes,
+    }
     head = HEAD.format(served=len(routes), all=len(Api))
     rows = "".join(_row(api, routes.get(api)) for api in Api)
     return f"{head}{rows}\n## What is served, family by family\n{''.join(_families())}"
@@ -145,7 +127,7 @@ def _range(first: int, last: int) -> str:
 
 
 def _families() -> Iterator[str]:
-    for module in HANDLERS:
+    for module in dict.fromkeys((*HANDLERS, *CONTROLLER_HANDLERS)):
         title, _, rest = (getdoc(module) or "").partition(":")
         yield f"\n### {title}\n\n{rest.splitlines()[0].strip().capitalize()}\n\n"
         for name, text in sections(module.__name__).items():

@@ -48,9 +48,12 @@ def test_kafka_cluster_names_the_cluster_and_its_nodes(
     assert row.split() == ["1", host, port, "null", "unfenced", "broker"]
 
 
-def test_kafka_features_describes_none(tools: KafkaTools, penstock: PenstockNode) -> None:
-    """A node does not name features yet; the tool must not stumble over that."""
-    assert tools.run("kafka-features", "--bootstrap-server", penstock.bootstrap, "describe") == b""
+def test_kafka_features_describes_what_is_finalized(tools: KafkaTools, penstock: PenstockNode) -> None:
+    said = tools.run("kafka-features", "--bootstrap-server", penstock.bootstrap, "describe").decode()
+    assert re.search(
+        r"Feature: eligible\.leader\.replicas\.version\s+SupportedMinVersion: 0\s.*FinalizedVersionLevel: 1", said
+    )
+    assert "Feature: metadata.version" in said
 
 
 def test_offsets_and_sizes_are_those_of_what_was_produced(

@@ -27,7 +27,7 @@ from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
 from penstock.server.dispatch import Dispatch
 from penstock.server.group_commit import GroupCommit
-from penstock.server.handlers import api_versions, quorum
+from penstock.server.handlers import api_versions, quorum, quorum_admin
 from penstock.server.input_pool import InputPool
 from penstock.server.listener import ConnectionListener
 from penstock.server.quorum_peers import QuorumPeers
@@ -181,7 +181,7 @@ class Program:
             clock=ports.clock,
             quorum=runner,
             cluster_id="simulated",
-            dispatch=Dispatch([api_versions, quorum]),
+            dispatch=Dispatch([api_versions, quorum, quorum_admin]),
             settings=SimpleNamespace(features=()),
         )
         place = await ports.network.listen("", PORT)

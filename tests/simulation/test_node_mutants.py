@@ -109,11 +109,10 @@ def adopts_all_but_the_last_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def replies_before_the_metadata_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(self: ControllerRunner, command: Any) -> Any:
-        log = self._online()
-        decision = self._controller.decide(command, self._clock.wall_ms())
+        decision = self._decide(command)
         if decision.records:
-            self._record(log, decision.records)
-            self._publish(log.written_end)
+            self._record(decision.records)
+            self._publish(self._controller.image)
         return decision.reply
 
     monkeypatch.setattr(ControllerRunner, "ask", at_once)

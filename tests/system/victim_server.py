@@ -52,7 +52,7 @@ async def serve(directory: str, port: int, seed: int | None, settings: Mapping[s
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, cut)
     ports: Any = host_ports(directory)
     if seed is not None:
-        lossy = _lossy_disk(ports.disk, Random(seed))
+        lossy = lossy_disk(ports.disk, Random(seed))
         ports = VictimPorts(ports.clock, ports.entropy, lossy, ports.network, ports.workers)
     broker = BrokerSettings(dict(settings))
     upkeep = UpkeepSettings(retention_ms=broker.number("log.retention.check.interval.ms"))
@@ -61,7 +61,7 @@ async def serve(directory: str, port: int, seed: int | None, settings: Mapping[s
     await asyncio.Event().wait()
 
 
-def _lossy_disk(inner: Disk, random: Random) -> LossyDisk:
+def lossy_disk(inner: Disk, random: Random) -> LossyDisk:
     async def delay(_operation: str, _path: str) -> None:
         await asyncio.sleep(random.random() * SYNC_S_MAX)  # so that the power can fail meanwhile
 

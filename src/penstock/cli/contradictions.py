@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock.cli.failing import Failed
-from penstock.cli.listeners import names, parse_listeners, parse_protocol_map
+from penstock.cli.listeners import names, parse_listeners, protocols_of
 
 _NOT_MORE_THAN = (
     ("min.insync.replicas", "default.replication.factor"),
@@ -44,7 +44,7 @@ def contradictions(settings: Mapping[str, str], number: Callable[[str], int | No
 
 def _about_listeners(settings: Mapping[str, str]) -> Iterator[str]:
     try:
-        protocols = parse_protocol_map(settings.get("listener.security.protocol.map"))
+        protocols = protocols_of(settings)
         listeners = parse_listeners(settings.get("listeners", "PLAINTEXT://:9092"), protocols)
         advertised = parse_listeners(settings.get("advertised.listeners", ""), protocols)
     except Failed as complaint:

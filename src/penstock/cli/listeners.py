@@ -50,6 +50,20 @@ def parse_protocol_map(text: str | None) -> dict[str, str]:
     return found
 
 
+def protocols_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Protocols by listener name; where nobody says more, the controllers' listeners are plaintext, as in Kafka."""
+    text = settings.get("listener.security.protocol.map")
+    found = parse_protocol_map(text)
+    if text is None:
+        found |= dict.fromkeys(controller_names(settings), "PLAINTEXT")
+    return found
+
+
+def controller_names(settings: Mapping[str, str]) -> list[str]:
+    """The names of listeners that belong to the controller."""
+    return names(settings.get("controller.listener.names")) or ["CONTROLLER"]
+
+
 def names(text: str | None) -> list[str]:
     """The names in a list of names."""
     return [each.strip().upper() for each in (text or "").split(",") if each.strip()]

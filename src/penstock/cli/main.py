@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import bench, config, consume, dev, doctor, produce, reader, spark, topic
+from penstock.cli import bench, cluster, config, consume, dev, doctor, produce, quorum, reader, spark, topic
 from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
 
@@ -29,9 +29,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 dev.add_to(app)
+cluster.add_to(app)
 topic.add_to(app)
 produce.add_to(app)
 consume.add_to(app)
+quorum.add_to(app)
 config.add_to(app)
 doctor.add_to(app)
 bench.add_to(app)

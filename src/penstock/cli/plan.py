@@ -5,9 +5,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.cli.failing import Failed
-from penstock.cli.listeners import Listener, names, parse_listeners, parse_protocol_map
+from penstock.cli.listeners import Listener, controller_names, names, parse_listeners, protocols_of
+from penstock.client.bootstrap import Address, parse_address
 
 ALLOWS_PLAINTEXT = "allow.plaintext.beyond.loopback"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a node is in its cluster, and where the metadata quorum is. By default it is a cluster of its own."""
+
+    is_broker: bool = True
+    is_controller: bool = True
+    listener: Listener | None = None
+    """The controller's."""
+    voters: tuple[tuple[int, Address], ...] = ()
+    bootstrap_servers: tuple[Address, ...] = ()
+
+    @property
+    def quorum(self) -> str:
+        """Where it is, for people; empty for a node that needs nobody else."""
+        voters = [f"{node_id}@{address}" for node_id, address in self.voters]
+        return ", ".join(voters if len(voters) > 1 else map(str, self.bootstrap_servers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +47,14 @@ class Plan:
     """What the user should know about the choice of the port."""
     endpoint_path: Path | None = None
     """Where other commands look up the address."""
+    role: Role = field(default_factory=Role)
 
 
 def plan_of(settings: Mapping[str, str], *, allows_plaintext: bool, is_verbose: bool) -> Plan:
     """The plan; Failed says what this version cannot do."""
-    listener = _only_listener(settings)
+    role = _role(settings)
+    listener = _client_listener(settings) if role.is_broker else role.listener
+    assert listener is not None
     directories = [each.strip() for each in _data(settings).split(",") if each.strip()]
     if len(directories) != 1:
         raise Failed(f"log.dirs names {len(directories)} directories, and a node has one: choose one of them")
@@ -42,26 +64,104 @@ def plan_of(settings: Mapping[str, str], *, allows_plaintext: bool, is_verbose: 
         data_path=Path(directories[0]),
         host=listener.host,
         port=listener.port,
-        node_id=int(settings.get("node.id", settings.get("broker.id", "1"))),
+        node_id=_node_id(settings),
         static=own,
         allows_plaintext=allows_plaintext or settings.get(ALLOWS_PLAINTEXT, "").lower() == "true",
         is_verbose=is_verbose,
+        role=role,
     )
+
+
+def _node_id(settings: Mapping[str, str]) -> int:
+    return int(settings.get("node.id", settings.get("broker.id", "1")))
 
 
 def _data(settings: Mapping[str, str]) -> str:
     return settings.get("log.dirs") or settings.get("log.dir") or "penstock-data"
 
 
-def _only_listener(settings: Mapping[str, str]) -> Listener:
-    protocols = parse_protocol_map(settings.get("listener.security.protocol.map"))
-    listeners = parse_listeners(settings.get("listeners", "PLAINTEXT://localhost:9092"), protocols)
-    controllers = names(settings.get("controller.listener.names"))
-    open_to_clients = [each for each in listeners if each.name not in controllers]
+def _listeners(settings: Mapping[str, str]) -> list[Listener]:
+    return parse_listeners(settings.get("listeners", "PLAINTEXT://localhost:9092"), protocols_of(settings))
+
+
+def _client_listener(settings: Mapping[str, str]) -> Listener:
+    controllers = controller_names(settings)
+    open_to_clients = [each for each in _listeners(settings) if each.name not in controllers]
     if len(open_to_clients) != 1:
         found = ", ".join(each.name for each in open_to_clients) or "none"
         raise Failed(f"a node serves one listener for clients, and listeners has {found}: keep one")
-    (listener,) = open_to_clients
+    return _plaintext(open_to_clients[0])
+
+
+def _plaintext(listener: Listener) -> Listener:
     if listener.protocol != "PLAINTEXT":
         raise Failed(f"listener {listener.name} is {listener.protocol}, which is not served yet: use PLAINTEXT")
     return listener
+
+
+# --- the quorum -------------------------------------------------------------------------------------------------------
+
+
+def _role(settings: Mapping[str, str]) -> Role:
+    node_id, voters, servers = _node_id(settings), _voters(settings), _bootstrap_servers(settings)
+    roles = names(settings.get("process.roles"))
+    is_controller = "CONTROLLER" in roles if roles else not voters or node_id in dict(voters)
+    is_broker = "BROKER" in roles if roles else True
+    found = [each for each in _listeners(settings) if each.name in controller_names(settings)]
+    listener = _plaintext(found[0]) if found and is_controller else None
+    if listener is None and is_controller and (voters or servers or not is_broker):
+        raise Failed(
+            "this node is a controller, and nothing says where others reach it: add CONTROLLER://host:port to "
+            "listeners, and set controller.listener.names=CONTROLLER"
+        )
+    if not voters and listener is not None and (own := _own_address(listener, servers)) is not None:
+        voters, servers = ((node_id, own),), ()
+    if voters and is_controller and node_id not in dict(voters):
+        raise Failed(
+            f"process.roles has controller, and controller.quorum.voters has no {node_id}@host:port: add it on all "
+            "nodes, or set controller.quorum.bootstrap.servers and add the node to the quorum once it runs"
+        )
+    if not is_controller and not voters and not servers:
+        raise Failed(
+            "this node is no controller, and nothing says where the controllers are: set controller.quorum.voters"
+        )
+    return Role(is_broker, is_controller, listener, voters, servers)
+
+
+def _own_address(listener: Listener, servers: tuple[Address, ...]) -> Address | None:
+    """Where this node finds the quorum, if that is the node itself: then it is the first voter of its cluster."""
+    if not servers:
+        host = "localhost" if listener.host in {"", "0.0.0.0", "::"} else listener.host  # noqa: S104 - compared only
+        return Address(host, listener.port)
+    mine = [
+        each
+        for each in servers
+        if each.port == listener.port and each.host in {listener.host, "localhost", "127.0.0.1"}
+    ]
+    return mine[0] if len(servers) == 1 and mine else None
+
+
+def _voters(settings: Mapping[str, str]) -> tuple[tuple[int, Address], ...]:
+    found = []
+    for part in _parts(settings.get("controller.quorum.voters")):
+        node_id, at, address = part.partition("@")
+        if not at or not node_id.isdecimal():
+            raise Failed(f"controller.quorum.voters: {part!r} is not id@host:port, 1@localhost:9093 for example")
+        found.append((int(node_id), _address(address, "controller.quorum.voters")))
+    return tuple(found)
+
+
+def _bootstrap_servers(settings: Mapping[str, str]) -> tuple[Address, ...]:
+    name = "controller.quorum.bootstrap.servers"
+    return tuple(_address(part, name) for part in _parts(settings.get(name)))
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _address(text: str, setting: str) -> Address:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise Failed(f"{setting}: {error}") from None

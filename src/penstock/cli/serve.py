@@ -1,6 +1,7 @@
 """Runs a node until a signal says stop. The only file of the tools that opens the server."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -14,19 +15,27 @@ import typer
 
 from penstock import __version__
 from penstock.cli.failing import Failed
-from penstock.cli.plan import Plan
+from penstock.cli.plan import Plan, Role
 from penstock.log.checked import Damaged, NewerFormat
 from penstock.log.directory import FORMAT_VERSION, WrongDirectory
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ProtocolError
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import CannotStart, NodeSettings
+from penstock.server.settings import (
+    SUPPORTED_FEATURES,
+    CannotStart,
+    ControllerListener,
+    Membership,
+    NodeSettings,
+)
 from penstock.server.upkeep_loop import UpkeepSettings
 
 __all__ = ["FORMAT_VERSION", "serve", "settings_of"]
 
 _IMPORTED_AT_S = time.monotonic()
+PATIENCE_S = 1.0
+"""Then it is told what is waited for."""
 
 
 def serve(plan: Plan) -> None:
@@ -63,7 +72,10 @@ async def _serve(plan: Plan) -> None:
         await node.start()
         try:
             with _endpoint(plan.endpoint_path, node.address):
-                _tell_ready(plan, node.address)
+                if await _is_ready(node, plan, stopping):
+                    _tell_ready(plan, node.address)
+                    gc.collect()
+                    gc.freeze()  # the cluster's image stays: no collection need look at it again
                 await stopping.wait()
                 typer.echo("Stopping.", err=True)
         finally:
@@ -75,6 +87,21 @@ async def _serve(plan: Plan) -> None:
         raise Failed(failures[0])
 
 
+async def _is_ready(node: Node, plan: Plan, stopping: asyncio.Event) -> bool:
+    """Waits until the node serves, or is to stop."""
+    waiting = [asyncio.ensure_future(node.ready()), asyncio.ensure_future(stopping.wait())]
+    try:
+        done, _ = await asyncio.wait(waiting, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            typer.echo(f"Waiting for the metadata quorum: {plan.role.quorum}.", err=True)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return waiting[0].done() and not waiting[0].cancelled() and waiting[0].exception() is None
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
 def settings_of(plan: Plan) -> NodeSettings:
     """What the node is told."""
     broker = BrokerSettings(plan.static)
@@ -84,9 +111,22 @@ def settings_of(plan: Plan) -> NodeSettings:
         listen_host=plan.host,
         listen_port=plan.port,
         allow_plaintext_beyond_loopback=plan.allows_plaintext,
+        features=SUPPORTED_FEATURES,
+        membership=_membership(plan.role),
         broker=broker,
         data_path=str(plan.data_path),
         upkeep=UpkeepSettings(retention_ms=broker.number("log.retention.check.interval.ms")),
+    )
+
+
+def _membership(role: Role) -> Membership:
+    listener = role.listener
+    return Membership(
+        is_broker=role.is_broker,
+        is_controller=role.is_controller,
+        listener=None if listener is None else ControllerListener(listener.name, listener.host, listener.port),
+        voters=role.voters,
+        bootstrap_servers=role.bootstrap_servers,
     )
 
 
@@ -116,7 +156,7 @@ def _tell_ready(plan: Plan, address: str) -> None:
     kept = "forgotten at the end" if plan.is_ephemeral else "kept"
     lines = [
         f"Penstock {__version__}  ready in {_age_s():.1f} s  (pid {os.getpid()})",
-        f"Kafka  {shown}  {plan.note or ''}".rstrip(),
+        f"{'Kafka' if plan.role.is_broker else 'Quorum'}  {shown}  {plan.note or ''}".rstrip(),
         f"Data   {plan.data_path}  ({kept})",
     ]
     if plan.endpoint_path is not None:

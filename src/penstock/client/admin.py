@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from penstock.client import brokers, configs, groups, offsets
+from penstock.client import brokers, configs, groups, offsets, quorum
 from penstock.client.brokers import ClusterDescription, LogDir
 from penstock.client.cluster import Cluster
 from penstock.client.configs import Change, ConfigEntry, ConfigKind
@@ -15,6 +15,7 @@ from penstock.client.errors import Refused, check
 from penstock.client.groups import GroupDescription, GroupListing
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Isolation, OffsetAt, refusal
+from penstock.client.quorum import QuorumDescription
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -263,6 +264,10 @@ class Admin:
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """The brokers that are there now."""
         return await brokers.describe_cluster(self.cluster, timeout_ms=timeout_ms)
+
+    async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        """The metadata quorum as its leader sees it."""
+        return await quorum.describe_quorum(self.cluster, timeout_ms=timeout_ms)
 
     async def log_dirs(
         self,

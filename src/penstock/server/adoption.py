@@ -14,7 +14,7 @@ from typing import Final
 from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
 from penstock.metadata.changes import Changes
-from penstock.metadata.image import Image
+from penstock.metadata.image import Image, Topic
 from penstock.metadata.image import Partition as Placed
 from penstock.metadata.names import METADATA_TOPIC
 from penstock.model.errors import ProtocolError, StorageError
@@ -66,6 +66,11 @@ class Adoption:
             self._wake.clear()
             await self._work_off()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything is here, or gone, as the image says."""
+        return not self._unsettled
+
     async def settled(self, names: Iterable[str]) -> None:
         """Returns when these topics are here, or gone, as the image said when this was called."""
         for future in [self._unsettled[name] for name in names if name in self._unsettled]:
@@ -81,12 +86,21 @@ class Adoption:
         for topic in changes.topics_created:
             self._mark(topic.name)
         for change in changes.topics_changed:
+            self._follow_leaders(change.new)
             self._mark(change.new.name)
         if changes.has_new_broker_settings:
             self._wardrobe.forget()
         for name in self._logs if changes.has_new_broker_settings else changes.topics_with_new_settings:
             for log in self._logs.get(name, {}).values():
                 self._dress(log, self._partitions.of_log(log.identity.number))
+
+    def _follow_leaders(self, topic: Topic) -> None:
+        """What another broker leads now is not written here any more, at once."""
+        for index, log in self._logs.get(topic.name, {}).items():
+            placed = topic.partitions.get(index)
+            led = self._partitions.of_log(log.identity.number)
+            if led is not None and placed is not None and placed.leader != self._controller.node_id:
+                self._partitions.remove(led)
 
     def _dress(self, log: Log, partition: Partition | None) -> None:
         """Gives a log, and the partition that it belongs to, the settings of their topic."""
@@ -160,6 +174,8 @@ class Adoption:
         if log is None:
             log = await self._create(name, topic_id, index)
         if placed.leader != self._controller.node_id:
+            if (led := self._partitions.of_log(log.identity.number)) is not None:
+                self._partitions.remove(led)
             return
         await self._directory.begin_epoch(log, placed.leader_epoch)
         epoch = max(placed.leader_epoch, log.epochs.latest)

@@ -7,9 +7,10 @@ too much under way, or no room for input, the socket is not read. When the clien
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.model.errors import FrameTooLarge, MalformedMessage, ProtocolError
 from penstock.model.limits import Limits
@@ -21,7 +22,7 @@ from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
 from penstock.server.serving import Answer, Buffers, Call, Client
 from penstock.wire.codec import decode_request
-from penstock.wire.declare import Request
+from penstock.wire.declare import Request, Response
 from penstock.wire.frames import FrameReader
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.api_versions import ApiVersionsRequest
@@ -42,6 +43,9 @@ ADVICE: dict[type[Exception], str] = {
 }
 
 
+Forward: TypeAlias = Callable[[Request, Call], Awaitable[Response]]
+
+
 @dataclass(slots=True)
 class Service:
     """What all connections of a listener share."""
@@ -51,6 +55,8 @@ class Service:
     limits: Limits
     pool: InputPool
     complaints: Complaints
+    forward: Forward | None = None
+    """Answers what only the active controller can, wherever that is; without it, the handlers here do."""
     now_ms: int = 0
     """What the clock said about a second ago: good enough for time-outs, and costs nothing."""
 
@@ -129,6 +135,8 @@ class ServedConnection:
             await self._explain(error)
         finally:
             self._connection.close()
+            if self.client is not None and self.client.on_end is not None:
+                self.client.on_end()
             if self._order is not None:
                 self._order.drop()
             release(self._ready)
@@ -260,7 +268,11 @@ class ServedConnection:
                 request, answered_version = decode_request(route.request, version, frame, position), version
             except MalformedMessage as error:
                 raise _unreadable(opened, error) from None
-        response = await route.handle(request, self._call(opened))
+        call = self._call(opened)
+        if route.is_for_controller and self._service.forward is not None:
+            response = await self._service.forward(request, call)
+        else:
+            response = await route.handle(request, call)
         await self._send((response_frame(response, answered_version, correlation_id),))
 
     def _place(self, answer: Answer, cost_bytes: int) -> None:
@@ -279,7 +291,7 @@ class ServedConnection:
     def _call(self, opened: Opened) -> Call:
         client = self.client
         if client is None:
-            client = self.client = Client()
+            client = self.client = Client(routes=self._service.dispatch.routes)
         route, version, correlation_id, client_id, _ = opened
         connection = self._connection
         return Call(

@@ -6,7 +6,7 @@ ends with it.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -24,7 +24,17 @@ NO_BODY = -1
 class Route:
     """A served API, laid out for quick access."""
 
-    __slots__ = ("api", "first", "flexible_first", "handle", "is_framed", "is_prompt", "last", "request")
+    __slots__ = (
+        "api",
+        "first",
+        "flexible_first",
+        "handle",
+        "is_for_controller",
+        "is_framed",
+        "is_prompt",
+        "last",
+        "request",
+    )
 
     def __init__(self, served: Served) -> None:
         self.api: Api = served.api
@@ -32,6 +42,7 @@ class Route:
         self.handle: Callable[..., Any] = served.handle
         self.is_framed: bool = served.is_framed
         self.is_prompt: bool = served.is_prompt
+        self.is_for_controller: bool = served.is_for_controller
         self.first: int = served.versions.first
         self.last: int = served.versions.last
         self.flexible_first: int = served.request.FLEXIBLE.first
@@ -53,12 +64,15 @@ class Dispatch:
 
     __slots__ = ("routes",)
 
-    def __init__(self, handlers: Sequence[ModuleType]) -> None:
+    def __init__(self, handlers: Sequence[ModuleType], leaves_out: Container[int] = ()) -> None:
+        """`leaves_out` are APIs that these handlers serve elsewhere."""
         self.routes: dict[int, Route] = {}
         for module in handlers:
             for function in vars(module).values():
                 served = getattr(function, "served", None)
-                if isinstance(served, Served) and function.__module__ == module.__name__:
+                if not isinstance(served, Served) or function.__module__ != module.__name__:
+                    continue
+                if served.api not in leaves_out:
                     assert served.api not in self.routes, f"two handlers serve {served.api.title}"
                     self.routes[served.api] = Route(served)
         self.routes = dict(sorted(self.routes.items()))

@@ -59,7 +59,8 @@ class ConnectionListener:
         """Accepts no more, lets requests under way finish until the deadline, and closes what is left."""
         self._is_stopping = True
         self._listener.close()
-        self._tasks[0].cancel()
+        if self._tasks:  # else it was never started
+            self._tasks[0].cancel()
         for connection in self:
             connection.stop()
         if self._connections:

@@ -3,7 +3,7 @@
 A command's records are one batch, so a crash leaves all of them or none. Nothing is ever dropped by age or size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from penstock.log.directory import DataDirectory
@@ -22,8 +22,6 @@ from penstock.server.settings import CannotStart
 
 METADATA_LOG: Final = f"{METADATA_TOPIC}-0"
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
-METADATA_EPOCH: Final = 1
-"""A quorum of one elects itself once."""
 METADATA_SETTINGS: Final = LogSettings(durability=Durability.FSYNC, retention_ms=None, retention_bytes=None)
 """Synced whatever topics are allowed."""
 
@@ -60,36 +58,24 @@ async def open_metadata_log(directory: DataDirectory) -> Log:
     return log
 
 
-def append_records(log: Log, records: Sequence[MetadataRecord], now_ms: int) -> None:
-    """Appends records as one batch. Unrecordable, BatchTooLarge and StorageError may be raised."""
+def batch_of(records: Iterable[MetadataRecord], now_ms: int) -> bytearray:
+    """Records as one batch. Unrecordable and BatchTooLarge may be raised."""
     builder = BatchBuilder(bytes_max=BATCH_BYTES_MAX)
     try:
         for record in records:
             builder.append(None, encode_record(record), timestamp_ms=now_ms)
     except ValueError as error:
         raise Unrecordable(f"the change cannot be recorded: {error}") from None
-    log.append(
-        builder.build(), leader_epoch=max(METADATA_EPOCH, log.epochs.latest), now_ms=now_ms, rules=METADATA_RULES
-    )
+    return builder.build()
 
 
-def read_records(log: Log) -> Iterator[MetadataRecord]:
-    """Everything in the log, in order. ProtocolError where it is not what was written."""
-    offset = log.start_offset
-    while offset < log.written_end:
-        part = log.read(offset, READ_BYTES, limit=log.written_end)
-        if part is None:
-            return
-        try:
-            data = part.read()
-        finally:
-            part.release()
-        for batch in whole_batches(data):
-            if not batch.is_intact:
-                raise CorruptBatch(f"the checksum of the batch at offset {batch.base_offset} does not fit")
-            for row in rows(batch, BATCH_BYTES_MAX):
-                yield decode_record(row.value or b"")
-            offset = batch.last_offset + 1
+def records_in(batch: BatchView) -> Iterator[MetadataRecord]:
+    """The records of a batch; those of the quorum itself are none. ProtocolError where it is not what was written."""
+    if not batch.is_intact:
+        raise CorruptBatch(f"the checksum of the batch at offset {batch.base_offset} does not fit")
+    if not batch.is_control:
+        for row in rows(batch, BATCH_BYTES_MAX):
+            yield decode_record(row.value or b"")
 
 
 def whole_batches(data: bytes) -> Iterator[BatchView]:

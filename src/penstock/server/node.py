@@ -4,22 +4,28 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType
-from typing import Protocol
+from typing import Final, Protocol
 
+from penstock.client.ports import ClientPorts
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
-from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
-from penstock.model.ports import Clock, Disk, Entropy, Network, Workers
+from penstock.log.settings import DEFAULT_SETTINGS, Durability, LogSettings
+from penstock.model.errors import ProtocolError
+from penstock.model.ports import Clock, Disk, Entropy, Listener, Network, Workers
+from penstock.raft.replicas import Endpoint, ReplicaKey
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
-from penstock.server.advertised import endpoints
+from penstock.server.advertised import endpoints, parse_address
+from penstock.server.catching_up import catch_up
 from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
+from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.dispatch import Dispatch
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers import (
     api_versions,
+    brokers,
     configs,
     delete_records,
     describe_cluster,
@@ -27,29 +33,43 @@ from penstock.server.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    envelope,
+    features,
     fetch,
     find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
+    movements,
     offset_for_leader_epoch,
     produce,
+    quorum,
+    quorum_admin,
     topics,
 )
 from penstock.server.input_pool import InputPool
+from penstock.server.introduction import introduce_controller, introduce_voter
 from penstock.server.listener import ConnectionListener
+from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partition import Partition
-from penstock.server.partitions import Partitions
+from penstock.server.partitions import Leader, Partitions
+from penstock.server.probes import Probes
 from penstock.server.producer_ids import ProducerIds
-from penstock.server.settings import CannotStart, NodeSettings, check_listener
+from penstock.server.quorum_peers import QuorumPeers
+from penstock.server.quorum_runner import QuorumRunner
+from penstock.server.serving import Call
+from penstock.server.settings import CannotStart, NodeSettings, check_listener, first_voters, quorum_settings
 from penstock.server.stall import StallMeter
 from penstock.server.upkeep_loop import Upkeep
+from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api
+from penstock.wire.declare import Request, Response
 
 logger = logging.getLogger("penstock.node")
 
 HANDLERS: Sequence[ModuleType] = (
     api_versions,
+    brokers,
     configs,
     delete_records,
     describe_cluster,
@@ -57,16 +77,40 @@ HANDLERS: Sequence[ModuleType] = (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    features,
     fetch,
     find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
+    movements,
     offset_for_leader_epoch,
     produce,
+    quorum_admin,
     topics,
 )
-"""Everything that a node serves."""
+"""Everything that a broker serves, besides what only controllers do."""
+
+CONTROLLER_HANDLERS: Sequence[ModuleType] = (
+    api_versions,
+    brokers,
+    configs,
+    describe_cluster,
+    describe_configs,
+    envelope,
+    features,
+    movements,
+    quorum,
+    quorum_admin,
+    topics,
+)
+"""Everything that a controller serves, besides what only brokers do."""
+
+BROKER_ONLY: Final = frozenset(Api) - CONTROLLER_ONLY - ALSO_ON_CONTROLLERS
+CONTROLLER_STOP_MS: Final = 500
+PATIENT_TIMES: Final = 4
+"""A snapshot waits for this node's logs until so many times what it is written after has come together."""
+INTRODUCTION_S: Final = 0.2
 
 
 class Ports(Protocol):
@@ -94,11 +138,16 @@ class Ports(Protocol):
 
 
 class Node:
-    """One broker in one process."""
+    """One node in one process: a broker, a controller, or both.
+
+    `start` opens everything; `ready` tells when it serves, which in a cluster takes a quorum.
+    """
 
     directory: DataDirectory
     listener: ConnectionListener
     controller: ControllerRunner
+    quorum: QuorumRunner
+    channel: ControllerChannel
     adoption: Adoption
     upkeep: Upkeep
     producer_ids: ProducerIds
@@ -117,8 +166,11 @@ class Node:
         self.network = ports.network
         self.workers = ports.workers
         self.settings = settings
-        self.dispatch = Dispatch(handlers)
+        self.cluster_id = settings.cluster_id
+        self.dispatch = Dispatch(handlers, leaves_out=CONTROLLER_ONLY)
+        self.controller_dispatch = Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY)
         self.partitions = Partitions()
+        self.partitions.leader_elsewhere = self._leader_elsewhere
         self.pool = InputPool(settings.limits.input_pool_bytes_max, settings.limits.frame_lent_bytes)
         self.stalls = StallMeter(settings.stall_ms_max)
         self.fetch_sessions = FetchSessions(self.entropy)
@@ -126,15 +178,31 @@ class Node:
         self.complaints = Complaints()
         self.data_path = settings.data_path
         self._on_failure = on_failure
+        self._membership: Membership | None = None
+        self._controller_listener: ConnectionListener | None = None
+        self._listeners: list[ConnectionListener] = []
+        """All that are open."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._joining: asyncio.Task[None] | None = None
+        self._snapshot: asyncio.Task[None] | None = None
+        self._snapshot_at_ms = ports.clock.monotonic_ms()
+        self.is_serving = False
+        """Whether it has joined its cluster."""
 
     @property
     def address(self) -> str:
-        """Host and port that it really listens on."""
-        return self.listener.address
+        """Host and port that clients reach; those of the controller where there is no broker."""
+        return self.listener.address if self.settings.membership.is_broker else self.controller_address
+
+    @property
+    def controller_address(self) -> str:
+        """Host and port where other nodes reach the metadata quorum; empty where they do not."""
+        return "" if self._controller_listener is None else self._controller_listener.address
+
+    # --- starting -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Opens the data directory, adopts what the cluster says, and listens."""
+        """Opens the data directory and the doors, and joins the cluster; a node that is alone is ready then."""
         settings = self.settings
         check_listener(settings)
         self.directory = await open_directory(
@@ -148,46 +216,242 @@ class Node:
         )
         for found in self.directory.findings.damage:
             logger.warning("Damage in the data directory: %s", found)
-        self.controller = ControllerRunner(
-            self.directory, self.clock, self.entropy, settings.node_id, settings.broker, self._on_failure
-        )
-        self.producer_ids = ProducerIds(self.controller)
-        self.upkeep = Upkeep(self.directory, self.partitions, self.clock, settings.upkeep, on_trouble=_tell_trouble)
-        self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
+        self._put_together()
         self._rounds = GroupCommit(self.directory, self._on_round)
         self._commit = self._watch(self._rounds.run(), "group commit")
         self._watch(self.stalls.run(), "stall meter")
-        await self.controller.load()
-        await self.adoption.start()
-        self._watch(self.adoption.run(), "adoption")
-        self._watch(self.upkeep.run(), "upkeep")
         try:
-            place = await self.network.listen(settings.listen_host, settings.listen_port)
-        except OSError as error:
+            await self._open()
+            self._joining = asyncio.get_running_loop().create_task(self._join())
+            self._joining.add_done_callback(lambda done: _tell(done, "joining"))
+            if settings.membership.is_alone:
+                await self.ready()
+        except BaseException:
             await self._close()
+            raise
+
+    def _put_together(self) -> None:
+        settings = self.settings
+        self.upkeep = Upkeep(self.directory, self.partitions, self.clock, settings.upkeep, on_trouble=_tell_trouble)
+        self.controller = ControllerRunner(
+            self.clock, self.entropy, settings.node_id, settings.broker, settings.features, self._fail
+        )
+        key = ReplicaKey(settings.node_id, bytes.fromhex(self.directory.identity["directory_id"]))
+        self.quorum = QuorumRunner(
+            self.directory,
+            self.clock,
+            self.entropy,
+            settings.node_id,
+            self.controller,
+            settings=quorum_settings(settings.broker),
+            bootstrap=first_voters(settings, key),
+            lock=self.upkeep.lock,
+            on_failure=self._fail,
+        )
+        self.controller.quorum = self.quorum
+        ports = ClientPorts(self.network, self.clock, self.entropy)
+        self._peers = QuorumPeers(
+            ports,
+            settings.cluster_id,
+            quorum_settings(settings.broker).request_timeout_ms,
+            self.quorum.endpoint_of,
+        )
+        self.channel = ControllerChannel(self, ports, self.controller, self.quorum, self.controller_dispatch.routes)
+        self.producer_ids = ProducerIds(self.controller, self.channel)
+        self._probes = Probes(self.controller, self.network)
+        self.controller.on_active = self._probes.begin_all
+        self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
+        self.controller.subscribe(lambda _changes, _image: self._snapshot_if_due())
+
+    async def _open(self) -> None:
+        """The doors: clients find nobody behind theirs before the broker is let in."""
+        settings, membership = self.settings, self.settings.membership
+        if membership.is_broker:
+            place = await self._listen(settings.listen_host, settings.listen_port, "penstock dev --port, or listeners")
+            service = Service(
+                self, self.dispatch, settings.limits, self.pool, self.complaints, self._forward_to_controller
+            )
+            self.listener = ConnectionListener(place, service, self.clock)
+            self._listeners.append(self.listener)
+        if membership.listener is not None and membership.is_controller:
+            place = await self._listen(membership.listener.host, membership.listener.port, "listeners")
+            service = Service(self, self.controller_dispatch, settings.limits, self.pool, self.complaints)
+            self._controller_listener = ConnectionListener(place, service, self.clock)
+            self._listeners.append(self._controller_listener)
+        await self.quorum.load()
+
+    async def _listen(self, host: str, port: int, where: str) -> Listener:
+        try:
+            return await self.network.listen(host, port)
+        except OSError as error:
             raise CannotStart(
-                f"Cannot listen on {settings.listen_host}:{settings.listen_port}: {error}; "
-                "stop whoever listens there, or choose another port: penstock dev --port, or listeners in its file."
+                f"Cannot listen on {host}:{port}: {error}; "
+                f"stop whoever listens there, or choose another port: {where} in its file."
             ) from error
-        await self.controller.register(endpoints(settings.broker, place.address), settings.features)
-        service = Service(self, self.dispatch, settings.limits, self.pool, self.complaints)
-        self.listener = ConnectionListener(place, service, self.clock)
+
+    async def _begin_quorum(self) -> None:
+        """Where nobody has said who votes, the bootstrap servers are asked."""
+        if not self.quorum.raft.voters.ids:
+            self.quorum.begin_with(await self._peers.find_voters(self.settings.membership.bootstrap_servers))
+        self.quorum.start(self._peers)
+        if self._controller_listener is not None:
+            self._controller_listener.start()
+
+    async def _join(self) -> None:
+        try:
+            await self._begin_quorum()
+            await self.controller.until(lambda: self.quorum.raft.leader_id >= 0)
+            if self.settings.membership.is_broker:
+                await self._join_as_broker()
+            self.is_serving = True
+        except (CannotStart, ProtocolError) as error:
+            if self.settings.membership.is_alone:  # told by `start`
+                raise CannotStart(str(error)) from error
+            self._fail(f"This node cannot join its cluster: {error}")
+            return
+        self._watch(self.upkeep.run(), "upkeep")
+        if self._controller_listener is not None:
+            self._watch(self._introduce(), "introduction")
+
+    async def _join_as_broker(self) -> None:
+        settings = self.settings
+        if self.quorum.raft.voters.ids == (settings.node_id,):
+            await self.controller.until(lambda: self.controller.is_active)
+        self._membership = membership = Membership(
+            self.controller,
+            self.channel,
+            cluster_id=settings.cluster_id,
+            directory_id=bytes.fromhex(self.directory.identity["directory_id"]),
+            listeners=endpoints(settings.broker, self.listener.address),
+            features=settings.features,
+            rack=settings.broker.text("broker.rack"),
+            on_failure=self._fail,
+        )
+        await self.controller.until(self._knows_the_present)
+        await membership.register(self._previous_epoch())
+        await membership.caught_up()
+        await self.adoption.start()
+        self.controller.forget_deleted()
+        self._watch(self.adoption.run(), "adoption")
+        await membership.let_in()
+        self._watch(membership.run(), "heartbeats")
         self.listener.start()
         logger.info("Listening on %s.", self.address)
 
+    def _knows_the_present(self) -> bool:
+        """Whether the image holds what was committed when this node last heard of the leader."""
+        return 0 < self.quorum.raft.high_watermark <= self.controller.position
+
+    def _previous_epoch(self) -> int:
+        """The epoch of the last life, if that has lost nothing; a synced log loses nothing whatever happened."""
+        before = self.controller.image.brokers.get(self.settings.node_id)
+        is_whole = not self.directory.findings.damage
+        is_synced = self.settings.broker.text("log.durability") != Durability.REPLICATED.value
+        return before.epoch if before is not None and is_whole and is_synced else -1
+
+    async def ready(self) -> None:
+        """Returns when the node serves; CannotStart when it never will."""
+        assert self._joining is not None, "start first"
+        await asyncio.shield(self._joining)
+        if not self.is_serving:
+            raise CannotStart("The node could not join its cluster; what it logged says why.")
+
+    # --- the quorum -----------------------------------------------------------------------------------------------
+
+    async def _introduce(self) -> None:
+        """Tells the quorum, once, where and in which directory this voter is, and the cluster what it can do."""
+        listener = self.settings.membership.listener
+        assert listener is not None
+        place = parse_address(self.controller_address)
+        endpoint = self.quorum.endpoint_of(self.settings.node_id) or Endpoint(listener.name, place.host, place.port)
+        while not await introduce_voter(self.channel, self.quorum, self.cluster_id, endpoint):
+            await asyncio.sleep(INTRODUCTION_S)
+        while not await introduce_controller(
+            self.channel, self.settings.node_id, self.controller.incarnation_id, endpoint, self.settings.features
+        ):
+            await asyncio.sleep(INTRODUCTION_S)
+
+    def _snapshot_if_due(self) -> None:
+        controller, settings = self.controller, self.controller.settings
+        limit_bytes = settings.number("metadata.log.max.record.bytes.between.snapshots")
+        interval_ms = settings.number("metadata.log.max.snapshot.interval.ms")
+        age_ms = self.clock.monotonic_ms() - self._snapshot_at_ms
+        is_due = controller.bytes_since_snapshot >= limit_bytes or 0 < interval_ms <= age_ms
+        if is_due and self.is_serving and self._snapshot is None:
+            self._snapshot = asyncio.get_running_loop().create_task(self._take_snapshot(limit_bytes))
+
+    async def _take_snapshot(self, limit_bytes: int) -> None:
+        """Once what the image no longer mentions is gone from this disk: later nobody could tell that it was deleted.
+
+        Where topics come and go without end, that is not waited for: a log that is left over is reported, and kept.
+        """
+        try:
+            if self.adoption.is_settled or self.controller.bytes_since_snapshot >= PATIENT_TIMES * limit_bytes:
+                self._snapshot_at_ms = self.clock.monotonic_ms()
+                end_offset, data = self.controller.snapshot_records()
+                await self.quorum.snapshot(end_offset, data)
+        except (ProtocolError, OSError) as error:
+            logger.warning("A snapshot of the metadata could not be written, and is tried again later: %s.", error)
+        finally:
+            self._snapshot = None
+
+    def probe(self, broker_id: int, broker_epoch: int) -> None:
+        """Looks whether a broker is still there: the connection of its heartbeats has ended."""
+        self._probes.begin(broker_id, broker_epoch)
+
+    # --- serving --------------------------------------------------------------------------------------------------
+
+    async def _forward_to_controller(self, request: Request, call: Call) -> Response:
+        """What only the active controller can answer; changes made elsewhere are known here before the client knows."""
+        is_here = self.controller.is_active
+        response = await self.channel.forward(request, call)
+        if not is_here:
+            await catch_up(request, response, self.controller, self.adoption)
+        return response
+
+    def _leader_elsewhere(self, topic: str | bytes, index: int) -> Leader | None:
+        image = self.controller.image
+        found = image.topics.get(topic) if isinstance(topic, str) else image.topic_by_id(topic)
+        placed = None if found is None else found.partitions.get(index)
+        broker = None if placed is None else image.brokers.get(placed.leader)
+        if placed is None or broker is None or broker.broker_id == self.settings.node_id or not broker.listeners:
+            return None
+        endpoint = broker.listeners[0]
+        return Leader(broker.broker_id, placed.leader_epoch, endpoint.host, endpoint.port, broker.rack)
+
+    def _fail(self, sentence: str) -> None:
+        self.controller.fail(self.quorum.offline_reason or sentence)
+        self._on_failure(sentence)
+
+    # --- stopping -------------------------------------------------------------------------------------------------
+
     async def stop(self) -> None:
-        """Answers what is under way, and closes the data directory so that nothing need be scanned next time."""
-        await self.listener.stop(self.settings.stop_ms)
+        """Hands over what others can do, answers what is under way, and closes the data directory cleanly."""
+        if self._membership is not None and self.is_serving and self.controller.offline_reason is None:
+            await self._membership.leave(self.settings.stop_ms)
+        if self.settings.membership.is_broker:
+            await self.listener.stop(self.settings.stop_ms)
+            self._listeners.remove(self.listener)
         await self._close()
         logger.info("Stopped.")
 
     async def _close(self) -> None:
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        await self._probes.stop()
+        await self.quorum.stop()
+        for listener in self._listeners:
+            await listener.stop(CONTROLLER_STOP_MS)
         async with self.upkeep.lock:  # so that nobody is stopped in the middle of work on a log
             self._rounds.stop()
             await asyncio.gather(self._commit, return_exceptions=True)
-            for task in self._tasks:
+            tasks = [*self._tasks, *filter(None, [self._snapshot])]
+            for task in tasks:
                 task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._peers.close()
+        await self.channel.close()
         await self.directory.close()
 
     async def add_topic(
@@ -211,7 +475,7 @@ class Node:
             partition = self.partitions.of_log(log.identity.number)
             if partition is not None:
                 partition.advance()
-        self.controller.advance()
+        self.quorum.advance()
 
     def _watch(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
         """Runs something for as long as the node lives; its failure is told at once."""
@@ -226,5 +490,7 @@ def _tell_trouble(log: Log, error: Exception) -> None:
 
 
 def _tell(task: "asyncio.Task[None]", name: str) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if task.cancelled() or isinstance(task.exception(), CannotStart):
+        return
+    if (error := task.exception()) is not None:
         logger.critical("The %s failed by a mistake of ours: restart the node.", name, exc_info=error)

@@ -5,9 +5,10 @@ A block belongs to one node for good, so no id is ever given twice; what is left
 
 import asyncio
 
-from penstock.metadata.commands import AllocateProducerIds
-from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.errors import ErrorCode, ProtocolError, StorageError
+from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
+from penstock.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 class NoProducerId(ProtocolError):
@@ -19,8 +20,9 @@ class NoProducerId(ProtocolError):
 class ProducerIds:
     """Gives out one id after the other."""
 
-    def __init__(self, controller: ControllerRunner) -> None:
+    def __init__(self, controller: ControllerRunner, channel: ControllerChannel) -> None:
         self._controller = controller
+        self._channel = channel
         self._next = 0
         self._end = 0
         self._filling = asyncio.Lock()
@@ -39,7 +41,11 @@ class ProducerIds:
         node_id = self._controller.node_id
         broker = self._controller.image.brokers.get(node_id)
         epoch = -1 if broker is None else broker.epoch
-        block = await self._controller.ask(AllocateProducerIds(node_id, epoch))
-        if block.code:
-            raise NoProducerId(block.message)
-        self._next, self._end = block.first, block.first + block.count
+        request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=epoch)
+        block = await self._channel.ask(request, AllocateProducerIdsResponse)
+        if block.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+            raise StorageError("the controller is offline, and gives no producer ids")
+        if block.error_code:
+            raise NoProducerId(f"the controller gives no producer ids: {block.error_code.name}")
+        self._next = block.producer_id_start
+        self._end = self._next + block.producer_id_len

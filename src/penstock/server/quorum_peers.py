@@ -4,16 +4,22 @@ A fetch may be held for half a second, and answers of one connection come in ord
 connection that breaks takes its requests with it, and is opened again for the next.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.client.bootstrap import Address
+from penstock.client.errors import ClientError
 from penstock.client.pool import Pool
 from penstock.client.ports import ClientPorts
+from penstock.metadata.names import METADATA_TOPIC
+from penstock.model.errors import ProtocolError
 from penstock.raft.messages import Fetch, FetchSnapshot, Reply, Request
-from penstock.raft.replicas import Endpoint
-from penstock.server.quorum_messages import reply_from_wire, request_to_wire
+from penstock.raft.replicas import Endpoint, ReplicaKey, Voter, VoterSet
+from penstock.server.quorum_messages import PARTITION, reply_from_wire, request_to_wire
+from penstock.wire.messages import describe_quorum as describing
 
+RETRY_S: Final = 0.2
 FETCHES: Final = "fetch"
 OTHERS: Final = ""
 
@@ -47,6 +53,29 @@ class QuorumPeers:
         connection = await self._pool.connection(Address(endpoint.host, endpoint.port), lane)
         message, answer = request_to_wire(request, self._cluster_id)
         return reply_from_wire(await connection.ask(message, answer))
+
+    async def find_voters(self, servers: Sequence[Address]) -> VoterSet:
+        """The voters as any of the servers tells; returns when one has."""
+        topic = describing.TopicData(
+            topic_name=METADATA_TOPIC, partitions=[describing.PartitionData(partition_index=PARTITION)]
+        )
+        request = describing.DescribeQuorumRequest(topics=[topic])
+        while True:
+            for server in servers:
+                try:
+                    connection = await self._pool.connection(server)
+                    response = await connection.ask(request, describing.DescribeQuorumResponse)
+                except (ClientError, ProtocolError, OSError):
+                    continue
+                if response.nodes:
+                    return VoterSet(
+                        Voter(
+                            ReplicaKey(node.node_id),
+                            tuple(Endpoint(each.name, each.host, each.port) for each in node.listeners),
+                        )
+                        for node in response.nodes
+                    )
+            await asyncio.sleep(RETRY_S)
 
     async def close(self) -> None:
         """Ends all connections."""

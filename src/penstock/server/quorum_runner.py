@@ -8,7 +8,7 @@ ends the replica: it answers nobody any more, and `on_failure` is told. A second
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -136,14 +136,19 @@ class QuorumRunner:
                 f"The metadata log begins at offset {log.start_offset}, and the snapshot before it is missing: "
                 "restore the directory `snapshots`, or empty the data directory and add the node as a new voter."
             )
+        self.begin_with(self._bootstrap)
+
+    def begin_with(self, voters: VoterSet) -> None:
+        """Before `start`: these vote while the log does not say who does."""
+        self._bootstrap = voters
         self.raft = Raft(
             self.key,
             self.log,
             self.shelf,
             self._settings,
             self._entropy,
-            bootstrap=self._bootstrap,
-            stored=load_state(disk),
+            bootstrap=voters,
+            stored=load_state(self._directory.disk),
         )
 
     def start(self, peers: Peers) -> None:
@@ -153,7 +158,7 @@ class QuorumRunner:
 
     async def stop(self) -> None:
         """Resigns if it leads, and is silent from then on."""
-        if self.offline_reason is None and self.raft.leader is not None:
+        if self._peers is not None and self.offline_reason is None and self.raft.leader is not None:
             self.step(Resigning())
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
@@ -168,8 +173,11 @@ class QuorumRunner:
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
         """Where a voter listens."""
-        voter = self.raft.voters.by_id.get(node_id) or self._bootstrap.by_id.get(node_id)
-        return voter.endpoints[0] if voter is not None and voter.endpoints else None
+        for voters in (self.raft.voters, self._bootstrap):
+            voter = voters.by_id.get(node_id)
+            if voter is not None and voter.endpoints:
+                return voter.endpoints[0]
+        return None
 
     # --- what others ask ------------------------------------------------------------------------------------------
 
@@ -187,16 +195,40 @@ class QuorumRunner:
 
     def append(self, epoch: int, batch: bytearray) -> int:
         """Appends a batch of the state machine; where it ends. NotLeader, or what the log refuses with."""
-        end_offset, effects = self.raft.append(epoch, batch, self._clock.monotonic_ms())
+        try:
+            end_offset, effects = self.raft.append(epoch, batch, self._clock.monotonic_ms())
+        except StorageError:
+            if self.log.log.offline_reason is not None:  # else the disk is full, and nothing was written
+                self._fail(self.log.log.offline_reason)
+            raise
         self._carry_out(effects)
         return end_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The end of the log, committed or not."""
+        return self.log.end_offset
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """Whole batches from an offset on, at least one if there is any."""
+        return self.log.read(offset, bytes_max)
+
+    def read_snapshot(self, snapshot: SnapshotId) -> Iterator[bytes]:
+        """The batches of a snapshot, in pieces."""
+        return self.shelf.batches_of(snapshot)
 
     async def snapshot(self, end_offset: int, data: Iterable[bytes]) -> None:
         """Writes a snapshot of everything applied before an offset; `data` are its batches."""
         snapshot = SnapshotId(end_offset, self.log.epoch_before(end_offset))
         voters = self.raft.replica.voters.at(end_offset)
         await self.shelf.write(snapshot, voters, data, self._clock.wall_ms())
-        self.step(SnapshotTaken(snapshot))
+        async with self._lock:
+            newest = self.shelf.ids[-1].end_offset if self.shelf.ids else 0
+            if end_offset <= newest:  # the leader's came in between
+                self.shelf.discard(snapshot)
+                return
+            await self.shelf.finish(snapshot)
+            self.step(SnapshotTaken(snapshot))
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -216,7 +248,7 @@ class QuorumRunner:
 
     def advance(self) -> None:
         """After every round of group commit."""
-        if self.offline_reason is not None:
+        if self.offline_reason is not None or self._peers is None:
             return
         if self.log.log.offline_reason is not None:
             self._fail(self.log.log.offline_reason)
@@ -292,7 +324,7 @@ class QuorumRunner:
             self._fail(f"{error}")
 
     async def _persist(self, state: QuorumState) -> None:
-        await store_state(self._directory.disk, state)
+        await store_state(self._directory.disk, state, self.log.log.reserve)
         self._is_persisting = False
         self._drain()
 

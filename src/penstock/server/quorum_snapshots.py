@@ -5,19 +5,23 @@ only when it is whole and synced; what is being written or received lies aside, 
 a crash.
 """
 
+import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from penstock.model.errors import CorruptBatch
+from penstock.model.errors import CorruptBatch, TornBatch
 from penstock.model.ports import Disk
 from penstock.raft import control
 from penstock.raft.ports import Chunk, SnapshotId
 from penstock.raft.replicas import VoterSet
 from penstock.records.header import batches
+from penstock.server.metadata_log import whole_batches
 
 SNAPSHOTS: Final = "snapshots"
 HEADER_BYTES_MAX: Final = 64 * 1024
+READ_BYTES: Final = 256 * 1024
+"""More than most batches of a snapshot; a larger one is read to its end all the same."""
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART: Final = ".part"
 
@@ -49,6 +53,25 @@ class SnapshotShelf:
         finally:
             file.close()
 
+    def batches_of(self, snapshot: SnapshotId) -> Iterator[bytes]:
+        """A snapshot in pieces of whole batches. CorruptBatch where it is not what was written."""
+        file = self._disk.open(path_of(snapshot))
+        try:
+            position, size_bytes, read_bytes = 0, file.size(), READ_BYTES
+            while position < size_bytes:
+                piece = file.read(position, read_bytes)
+                try:
+                    whole_bytes = sum(batch.size_bytes for batch in whole_batches(piece))
+                except TornBatch:
+                    if position + read_bytes >= size_bytes:
+                        raise
+                    read_bytes *= 2
+                    continue
+                yield piece[:whole_bytes]
+                position += whole_bytes
+        finally:
+            file.close()
+
     def receive(self, snapshot: SnapshotId, position: int, data: bytes) -> int:
         """Keeps a piece of the leader's snapshot aside; how many bytes of it are there."""
         file = self._disk.open(path_of(snapshot) + _PART, create=True)
@@ -60,13 +83,17 @@ class SnapshotShelf:
         return position + len(data)
 
     async def write(self, snapshot: SnapshotId, voters: VoterSet, data: Iterable[bytes], timestamp_ms: int) -> None:
-        """Writes a snapshot of this node's own; `data` are batches, and may come slowly."""
+        """Writes a snapshot of this node's own aside; `data` are batches. Others get their turn between them."""
         header = [control.snapshot_header(timestamp_ms), control.kraft_version(), control.voter_set(voters)]
         position = self.receive(snapshot, 0, bytes(control.control_batch(header, timestamp_ms)))
         for piece in data:
             position = self.receive(snapshot, position, piece)
+            await asyncio.sleep(0)
         self.receive(snapshot, position, bytes(control.control_batch([control.snapshot_footer()], timestamp_ms)))
-        await self.finish(snapshot)
+
+    def discard(self, snapshot: SnapshotId) -> None:
+        """Removes what lies aside."""
+        self._disk.unlink(path_of(snapshot) + _PART)
 
     async def finish(self, snapshot: SnapshotId) -> None:
         """Puts what lies aside under its name, durably."""

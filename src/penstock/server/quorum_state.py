@@ -1,14 +1,22 @@
-"""The file `quorum-state`: epoch, vote and leader, on stable storage before anybody hears of them."""
+"""The file `quorum-state`: epoch, vote and leader, on stable storage before anybody hears of them.
 
-from typing import Final
+Each of its two copies is as long as a sector, whatever it says: where there is no room for a new file, not even out of
+the reserve, one copy after the other is written over, and the other is whole meanwhile. So a full disk keeps no node
+from starting.
+"""
+
+from typing import Any, Final
 
 from penstock.log import checked
+from penstock.log.space import Reserve
+from penstock.model.errors import DiskFull
 from penstock.model.ports import Disk
 from penstock.raft.replicas import ReplicaKey
 from penstock.raft.roles import QuorumState
 
 QUORUM_STATE: Final = "quorum-state"
 _VERSION: Final = 1
+_COPY_BYTES: Final = 512
 
 
 def load_state(disk: Disk) -> QuorumState:
@@ -24,14 +32,44 @@ def load_state(disk: Disk) -> QuorumState:
     )
 
 
-async def store_state(disk: Disk, state: QuorumState) -> None:
+async def store_state(disk: Disk, state: QuorumState, reserve: Reserve | None = None) -> None:
     """Returns when it is on stable storage."""
+    value = _padded(state)
+    try:
+        await checked.replace(disk, QUORUM_STATE, QUORUM_STATE, _VERSION, value, reserve)
+    except DiskFull:
+        if not await _write_over(disk, checked.encode(QUORUM_STATE, _VERSION, value)):
+            raise
+
+
+def _padded(state: QuorumState) -> dict[str, Any]:
     voted_for = state.voted_for
-    value = {
+    value: dict[str, Any] = {
         "epoch": state.epoch,
         "leader_id": state.leader_id,
         "voted_for": None
         if voted_for is None
         else {"node_id": voted_for.node_id, "directory_id": voted_for.directory_id.hex()},
+        "padding": "",
     }
-    await checked.replace(disk, QUORUM_STATE, QUORUM_STATE, _VERSION, value)
+    while (missing := _COPY_BYTES - len(checked.encode(QUORUM_STATE, _VERSION, value)) // 2) > 0:
+        value["padding"] += " " * missing  # its length may take a digit more, and then one blank less will do
+    if missing < 0:
+        value["padding"] = value["padding"][:missing]
+    return value
+
+
+async def _write_over(disk: Disk, data: bytes) -> bool:
+    """Whether there is a file of the same length to write over. The first copy counts, so it comes first."""
+    if not disk.exists(QUORUM_STATE):
+        return False
+    file = disk.open(QUORUM_STATE)
+    try:
+        if file.size() != len(data):
+            return False
+        for position in (0, _COPY_BYTES):
+            file.write(position, data[position : position + _COPY_BYTES])
+            await file.sync()
+    finally:
+        file.close()
+    return True

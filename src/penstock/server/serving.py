@@ -6,7 +6,7 @@ something to await that gives them; its first stage, up to that return, runs in 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -15,6 +15,7 @@ from penstock.wire.api import Api
 from penstock.wire.declare import Range, Request
 
 if TYPE_CHECKING:
+    from penstock.server.dispatch import Route
     from penstock.server.node import Node
 
 Buffers: TypeAlias = Sequence[Buffer | FileSlice]
@@ -47,6 +48,10 @@ class Client:
 
     software_name: str = "unknown"
     software_version: str = "unknown"
+    routes: "Mapping[int, Route]" = field(default_factory=dict)
+    """What the listener serves that it came to, by API key."""
+    on_end: Callable[[], None] | None = None
+    """Called when the connection ends."""
 
 
 @dataclass(slots=True)
@@ -74,6 +79,8 @@ class Served:
     is_framed: bool
     is_prompt: bool = False
     """Whether its first stage is a plain function: answers to requests before it may then leave after it."""
+    is_for_controller: bool = False
+    """Whether only the active controller can answer it: brokers pass it on."""
 
     @property
     def api(self) -> Api:
@@ -91,9 +98,9 @@ class Served:
 H = TypeVar("H", bound=Callable[..., Any])
 
 
-def serves(request: type[Request]) -> Callable[[H], H]:
+def serves(request: type[Request], *, is_for_controller: bool = False) -> Callable[[H], H]:
     """Marks a plain handler: `async def handler(request, call) -> response`."""
-    return _mark(request, is_framed=False)
+    return _mark(request, is_framed=False, is_for_controller=is_for_controller)
 
 
 def serves_frames(request: type[Request], *, is_prompt: bool = False) -> Callable[[H], H]:
@@ -101,9 +108,11 @@ def serves_frames(request: type[Request], *, is_prompt: bool = False) -> Callabl
     return _mark(request, is_framed=True, is_prompt=is_prompt)
 
 
-def _mark(request: type[Request], *, is_framed: bool, is_prompt: bool = False) -> Callable[[H], H]:
+def _mark(
+    request: type[Request], *, is_framed: bool, is_prompt: bool = False, is_for_controller: bool = False
+) -> Callable[[H], H]:
     def mark(handle: H) -> H:
-        handle.served = Served(request, handle, is_framed, is_prompt)  # type: ignore[attr-defined]
+        handle.served = Served(request, handle, is_framed, is_prompt, is_for_controller)  # type: ignore[attr-defined]
         return handle
 
     return mark

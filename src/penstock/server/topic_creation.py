@@ -4,12 +4,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.metadata.commands import CreateTopics, NewTopic, Refusal
+from penstock.metadata.commands import NewTopic, Refusal
 from penstock.metadata.names import check_name
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.adoption import Adoption
+from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
+from penstock.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 CREATION_MS: Final = 5_000
 """How long a client waits for a topic that is made for it; then it asks again."""
@@ -55,8 +62,24 @@ def _internal(name: str, settings: BrokerSettings, prefix: str, configs: tuple[t
     return NewTopic(name, partitions, settings.number(f"{prefix}.replication.factor"), configs=configs)
 
 
+def _asked_for(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=(),
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs],
+    )
+
+
+async def arrival(controller: ControllerRunner, adoption: Adoption, names: Sequence[str]) -> None:
+    """Returns when topics that another node has made are known here, and what this node has of them can be written."""
+    await controller.until(lambda: all(name in controller.image.topics for name in names))
+    await adoption.settled(names)
+
+
 async def create_missing(
-    controller: ControllerRunner, adoption: Adoption, names: Sequence[str]
+    controller: ControllerRunner, channel: ControllerChannel, adoption: Adoption, names: Sequence[str]
 ) -> dict[str, ErrorCode]:
     """Makes topics, and returns when they can be written; for each, why it is not there."""
     failed: dict[str, ErrorCode] = {}
@@ -71,11 +94,13 @@ async def create_missing(
         return failed
     try:
         async with asyncio.timeout(CREATION_MS / 1000):
-            for result in await controller.ask(CreateTopics(tuple(wanted))):
-                if result.code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    is_told = result.code in TOLD
-                    failed[result.name] = result.code if is_told else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            await adoption.settled([topic.name for topic in wanted])
+            request = CreateTopicsRequest(topics=[_asked_for(topic) for topic in wanted], timeout_ms=CREATION_MS)
+            response = await channel.ask(request, CreateTopicsResponse, timeout_ms=CREATION_MS)
+            for result in response.topics:
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    is_told = result.error_code in TOLD
+                    failed[result.name] = result.error_code if is_told else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await arrival(controller, adoption, [topic.name for topic in wanted if topic.name not in failed])
     except (ProtocolError, TimeoutError):
         failed |= {topic.name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in wanted}
     return failed

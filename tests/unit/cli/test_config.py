@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.failing import Failed
-from penstock.cli.plan import plan_of
+from penstock.cli.plan import Role, plan_of
 from penstock.cli.settings_file import from_environment, parse_properties, read_settings
+from penstock.client.bootstrap import Address
 from tests.unit.cli.conftest import Penstock
 
 GOOD = """# a broker
@@ -117,5 +118,92 @@ def test_a_plan_follows_the_file() -> None:
     ],
 )
 def test_what_a_node_cannot_do_yet_is_said(settings: dict[str, str], part: str) -> None:
+    with pytest.raises(Failed, match=part):
+        plan_of(settings, allows_plaintext=False, is_verbose=False)
+
+
+# --- roles and the quorum ---------------------------------------------------------------------------------------------
+
+VOTERS = "1@a:9093,2@b:9093,3@c:9093"
+BOTH = "PLAINTEXT://:9092,CONTROLLER://:9093"
+
+
+def role_of(**settings: str) -> Role:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return plan_of(named, allows_plaintext=False, is_verbose=False).role
+
+
+def test_a_node_without_a_word_about_others_is_a_cluster_of_its_own() -> None:
+    assert role_of() == Role()
+
+
+def test_a_voter_of_three_knows_the_others() -> None:
+    role = role_of(node_id="2", listeners=BOTH, controller_quorum_voters=VOTERS)
+    assert (role.is_broker, role.is_controller) == (True, True)
+    assert role.listener is not None
+    assert (role.listener.name, role.listener.port) == ("CONTROLLER", 9093)
+    assert role.voters == ((1, Address("a", 9093)), (2, Address("b", 9093)), (3, Address("c", 9093)))
+    assert role.quorum == "1@a:9093, 2@b:9093, 3@c:9093"
+
+
+def test_who_is_not_among_the_voters_is_a_broker() -> None:
+    role = role_of(node_id="7", controller_quorum_voters=VOTERS)
+    assert (role.is_broker, role.is_controller, role.listener) == (True, False, None)
+
+
+def test_a_controller_needs_no_listener_for_clients() -> None:
+    plan = plan_of(
+        {
+            "process.roles": "controller",
+            "node.id": "1",
+            "listeners": "CONTROLLER://c1:9093",
+            "controller.quorum.voters": "1@c1:9093",
+        },
+        allows_plaintext=False,
+        is_verbose=False,
+    )
+    assert (plan.host, plan.port, plan.role.is_broker) == ("c1", 9093, False)
+
+
+@pytest.mark.parametrize("servers", ["localhost:9093", ""])
+def test_a_node_that_is_told_to_find_the_quorum_at_itself_is_its_first_voter(servers: str) -> None:
+    """As Kafka's own config/server.properties has it."""
+    role = role_of(
+        process_roles="broker,controller", node_id="5", listeners=BOTH, controller_quorum_bootstrap_servers=servers
+    )
+    assert role.voters == ((5, Address("localhost", 9093)),)
+    assert role.quorum == ""
+
+
+def test_a_controller_that_finds_the_quorum_elsewhere_joins_it() -> None:
+    role = role_of(
+        process_roles="controller",
+        node_id="9",
+        listeners="CONTROLLER://:9093",
+        controller_quorum_bootstrap_servers="a:9093,b:9093",
+    )
+    assert (role.voters, role.bootstrap_servers) == ((), (Address("a", 9093), Address("b", 9093)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"node.id": "1", "controller.quorum.voters": VOTERS}, "add CONTROLLER://host:port to listeners"),
+        ({"process.roles": "broker"}, "set controller.quorum.voters"),
+        ({"controller.quorum.voters": "a:9093"}, "is not id@host:port"),
+        ({"controller.quorum.bootstrap.servers": "a:b", "process.roles": "broker"}, "the port is a number"),
+        (
+            {
+                "process.roles": "controller",
+                "node.id": "8",
+                "listeners": "CONTROLLER://:9093",
+                "controller.quorum.voters": VOTERS,
+            },
+            "has no 8@host:port",
+        ),
+        ({"listeners": BOTH, "listener.security.protocol.map": "CONTROLLER:SSL"}, "not served yet"),
+    ],
+)
+def test_a_quorum_that_cannot_come_about_is_said(settings: dict[str, str], part: str) -> None:
     with pytest.raises(Failed, match=part):
         plan_of(settings, allows_plaintext=False, is_verbose=False)

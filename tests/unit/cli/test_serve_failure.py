@@ -21,18 +21,12 @@ METADATA = "logs/__cluster_metadata-0/00000000000000000000-0.log"
 
 @dataclass
 class FailingPorts:
-    """The host's ports, but the metadata log's second sync fails, some time after the start."""
+    """The host's ports, with a disk that can be told to fail."""
 
     ports: HostPorts
 
     def __post_init__(self) -> None:
-        self._syncs = 0
-        self.disk = LossyDisk(self.ports.disk, Random(1), delay=self._count)
-
-    async def _count(self, operation: str, path: str) -> None:
-        self._syncs += (operation, path) == ("sync", METADATA)
-        if self._syncs == 2:
-            self.disk.fail_next("sync", METADATA)
+        self.disk = LossyDisk(self.ports.disk, Random(1))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.ports, name)
@@ -46,8 +40,9 @@ def test_a_failed_metadata_log_ends_the_broker(tmp_path: Path, monkeypatch: pyte
         return made[-1]
 
     def is_ready(_plan: Plan, _address: str) -> None:
-        """Somebody changes something."""
+        """Somebody changes something, and the disk fails."""
         node = nodes[-1]
+        made[-1].disk.fail_next("sync", METADATA)
         asking = asyncio.get_running_loop().create_task(node.controller.ask(CreateTopics((NewTopic("t"),))))
         asking.add_done_callback(lambda done: errors.append(done.exception()))
 
@@ -62,7 +57,9 @@ def test_a_failed_metadata_log_ends_the_broker(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(serving, "host_ports", failing_ports)
     monkeypatch.setattr(serving, "Node", KnownNode)
     monkeypatch.setattr(serving, "_tell_ready", is_ready)
-    with pytest.raises(Failed, match=r"The metadata log failed.*See to the disk, then start the node again") as failed:
+    with pytest.raises(
+        Failed, match=r"no part in the metadata quorum.*See to the disk, then start the node again"
+    ) as failed:
         serving.serve(Plan(cluster_id="c", data_path=tmp_path / "data", port=0))
     assert failed.value.exit_code == 1
     assert "the controller is offline" in str(errors[0])

@@ -10,8 +10,8 @@ from penstock.metadata.settings.broker import BROKER_SETTINGS
 from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.topic import TOPIC_SETTINGS
 from penstock.server.dispatch import Dispatch
-from penstock.server.node import HANDLERS
-from penstock.wire.api import Api
+from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS, HANDLERS
+from penstock.wire.api import CONTROLLER_ONLY, Api
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -20,7 +20,8 @@ def test_the_committed_page_is_what_the_code_says(name: str) -> None:
 
 
 def test_an_api_is_either_served_or_left_out_for_a_reason() -> None:
-    served = set(Dispatch(HANDLERS).routes)
+    controllers = Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY).routes
+    served = {*controllers, *Dispatch(HANDLERS, leaves_out=CONTROLLER_ONLY).routes}
     assert served.isdisjoint(protocol.WHY_NOT), "what is served needs no excuse any more"
     assert served | protocol.WHY_NOT.keys() == set(Api)
 
@@ -49,7 +50,7 @@ def test_what_the_code_reads_has_an_effect(name: str) -> None:
     assert name in effects.effective()
 
 
-@pytest.mark.parametrize("name", ["ssl.keystore.location", "broker.rack", "compression.type", "segment.jitter.ms"])
+@pytest.mark.parametrize("name", ["ssl.keystore.location", "compression.type", "segment.jitter.ms"])
 def test_what_nobody_reads_has_none(name: str) -> None:
     assert name not in effects.effective()
 

@@ -24,7 +24,6 @@ from penstock.metadata.image import BROKER, TOPIC
 from penstock.metadata.records import ConfigRecord
 from penstock.model.errors import ErrorCode
 from penstock.records.header import TimestampType
-from penstock.server.metadata_log import METADATA_LOG, append_records
 from tests.unit.server.handlers.cluster import NODE, Cluster, a_disk, clustered, on_virtual_time
 from tests.unit.server.handlers.stand import NONE, a_batch, only, part, parts_of, to_fetch, to_produce
 
@@ -277,10 +276,9 @@ def test_settings_are_there_again_after_a_restart() -> None:
 def test_a_stored_setting_that_no_longer_parses_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     async def first(cluster: Cluster) -> None:
         await cluster.create(NewTopic("t", configs=(("retention.ms", "5"),)))
-        log = cluster.directory.logs[METADATA_LOG]
         for name, value in (("segment.ms", "of the future"), ("new.setting", "1")):
             record = ConfigRecord(resource_type=TOPIC, resource_name="t", name=name, value=value)
-            append_records(log, [record], cluster.clock.wall_ms())
+            cluster.controller._record([record])
 
     async def second(cluster: Cluster) -> None:
         partition = cluster.partitions.named("t", 0)

@@ -96,6 +96,6 @@ def test_features_are_told_from_version_3_on_and_level_0_only_from_4_on(drive: D
             assert [(f.name, f.min_version_level, f.max_version_level) for f in response.finalized_features] == [
                 ("transaction.version", 2, 2)
             ]
-            assert response.finalized_features_epoch == 0
+            assert response.finalized_features_epoch > 0
 
     drive(story, features=(Feature("transaction.version", 0, 2, 2), Feature("group.version", 0, 1, 0)))

@@ -9,6 +9,7 @@ import pytest
 from penstock.host.lossy import LossyDisk
 from penstock.log.settings import Durability
 from penstock.metadata.changes import Changes
+from penstock.metadata.cluster_commands import Heartbeat
 from penstock.metadata.commands import (
     ConfigChanges,
     CreateTopics,
@@ -20,10 +21,11 @@ from penstock.metadata.commands import (
 from penstock.metadata.controller import Controller
 from penstock.metadata.draft import InconsistentRecord
 from penstock.metadata.image import BROKER, TOPIC, Image
-from penstock.metadata.records import RemoveTopicRecord
+from penstock.metadata.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, RemoveTopicRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import BatchTooLarge, ErrorCode, StorageError
-from penstock.server.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, append_records, read_records
+from penstock.records.header import batches
+from penstock.server.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, batch_of, records_in
 from penstock.server.settings import CannotStart
 from penstock.simulator.entropy import SimulatedEntropy
 from tests.unit.server.handlers.cluster import FEATURES, NODE, Cluster, a_disk, clustered, on_virtual_time
@@ -130,8 +132,9 @@ def test_a_replay_gives_the_same_image() -> None:
         image, settings = cluster.controller.image, cluster.controller.settings
         assert settings.number("log.retention.ms") == 77
         replayed = Controller(NODE, BrokerSettings(), SimulatedEntropy(cluster.entropy._stream))
-        for record in read_records(cluster.directory.logs[METADATA_LOG]):
-            replayed.apply(record)
+        for batch in batches(cluster.quorum.read(0, 1 << 20)):
+            for record in records_in(batch):
+                replayed.apply(record)
         assert replayed.image == image
         await cluster.stop()
         again = Cluster(disk, seed=2)
@@ -145,6 +148,14 @@ def test_a_replay_gives_the_same_image() -> None:
     on_virtual_time(story)
 
 
+def _records(cluster: Cluster) -> list[Any]:
+    return [record for batch in batches(cluster.quorum.read(0, 1 << 20)) for record in records_in(batch)]
+
+
+def _levels_recorded(cluster: Cluster) -> int:
+    return sum(isinstance(record, FeatureLevelRecord) for record in _records(cluster))
+
+
 def test_the_first_start_says_which_features_are_on_and_later_ones_do_not() -> None:
     async def story() -> None:
         disk = a_disk()
@@ -156,9 +167,9 @@ def test_the_first_start_says_which_features_are_on_and_later_ones_do_not() -> N
             broker = cluster.controller.image.brokers[NODE]
             assert [feature.name for feature in broker.features] == [feature.name for feature in FEATURES]
             assert broker.log_dirs == (bytes.fromhex(cluster.directory.identity["directory_id"]),)
-            ends.append(cluster.directory.logs[METADATA_LOG].written_end)
+            ends.append(_levels_recorded(cluster))
             await cluster.stop()
-        assert ends == [2, 3, 4]
+        assert ends == [1, 1, 1]
 
     on_virtual_time(story)
 
@@ -212,7 +223,7 @@ def test_a_failed_sync_throws_the_controller_away_with_a_sentence() -> None:
             await cluster.controller.ask(one("b"))
         assert names(cluster.controller.image) == ["a"]
         (sentence,) = cluster.sentences
-        assert sentence.startswith("The metadata log failed, and nothing can be changed any more: a sync failed")
+        assert sentence.startswith("This node can take no part in the metadata quorum any more: a sync failed")
         with pytest.raises(StorageError, match="the controller is offline"):
             await cluster.controller.ask(one("c"))
         response = await cluster.metadata("b", allow_auto_topic_creation=True)
@@ -296,7 +307,7 @@ def test_a_record_that_does_not_fit_never_reaches_the_log() -> None:
         log = cluster.directory.logs[METADATA_LOG]
         end = log.written_end
         with pytest.raises(InconsistentRecord):
-            cluster.controller._record(log, [RemoveTopicRecord(topic_id=b"n" * 16)])
+            cluster.controller._record([RemoveTopicRecord(topic_id=b"n" * 16)])
         assert log.written_end == end
 
     clustered(story)
@@ -324,10 +335,13 @@ def test_a_metadata_log_that_contradicts_itself_is_not_guessed_at() -> None:
         disk = a_disk()
         cluster = Cluster(disk)
         await cluster.start()
-        append_records(cluster.directory.logs[METADATA_LOG], [RemoveTopicRecord(topic_id=b"n" * 16)], 0)
+        cluster.quorum.append(cluster.quorum.raft.epoch, batch_of([RemoveTopicRecord(topic_id=b"n" * 16)], 0))
         await cluster.stop()
-        with pytest.raises(CannotStart, match="cannot be read: there is no topic with id"):
-            await Cluster(disk, seed=2).load()
+        again = Cluster(disk, seed=2)
+        with pytest.raises(StorageError, match="cannot be read: there is no topic with id"):
+            await again.load()
+        assert len(again.sentences) == 1
+        await again.crash()
 
     on_virtual_time(story)
 
@@ -382,3 +396,55 @@ def test_a_topics_settings_are_in_the_image() -> None:
         return cluster.controller.image.config(TOPIC, "t")
 
     assert clustered(story) == {"retention.ms": "5"}
+
+
+# --- being heard ------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_takes_seconds_to_sync_fences_nobody() -> None:
+    """R34: a heartbeat is heard and answered at once, whatever waits to be committed."""
+
+    async def story(cluster: Cluster) -> None:
+        for n in range(5):
+            await cluster.controller.ask(one(f"t{n}"))
+            await asyncio.sleep(2)
+        assert not [record for record in _records(cluster) if isinstance(record, BrokerRegistrationChangeRecord)]
+
+    clustered(story, sync_s=2.0)
+
+
+def test_a_heartbeat_is_answered_while_a_command_waits_for_the_disk() -> None:
+    async def story(cluster: Cluster) -> None:
+        loop = asyncio.get_running_loop()
+        asking = loop.create_task(cluster.controller.ask(one("t")))
+        await asyncio.sleep(0.1)
+        began = loop.time()
+        epoch = cluster.controller.image.brokers[NODE].epoch
+        heard = await cluster.controller.heartbeat(Heartbeat(NODE, epoch, 0, 1))
+        assert (heard.code, heard.is_fenced, loop.time() - began) == (ErrorCode.NONE, False, 0.0)
+        assert not asking.done()
+        await asking
+
+    clustered(story, sync_s=2.0)
+
+
+def test_a_snapshot_holds_what_the_log_told_and_the_log_begins_there() -> None:
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        for life in range(3):
+            for n in range(5):
+                await cluster.create(f"t{life}.{n}")
+            await cluster.quorum.snapshot(*cluster.controller.snapshot_records())
+        await asyncio.sleep(1)
+        image = cluster.controller.image
+        assert cluster.quorum.log.start_offset > 0
+        await cluster.stop()
+        again = Cluster(disk, seed=2)
+        await again.load()
+        assert again.controller.image == image
+        assert len(again.quorum.shelf.ids) == 2
+        await again.crash()
+
+    on_virtual_time(story)

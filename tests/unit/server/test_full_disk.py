@@ -166,5 +166,5 @@ def test_a_node_whose_metadata_log_fails_says_that_it_should_be_stopped(caplog: 
         world.run(60.0)
     assert ends == ["well"]
     (sentence,) = failures
-    assert sentence.startswith("The metadata log failed, and nothing can be changed any more: a sync failed")
+    assert sentence.startswith("This node can take no part in the metadata quorum any more: a sync failed")
     assert sentence.endswith("See to the disk, then start the node again.")

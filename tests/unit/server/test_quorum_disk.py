@@ -55,6 +55,7 @@ class Machine:
     def take_snapshot(self, end_offset: int) -> SnapshotId:
         snapshot = SnapshotId(end_offset, self.log.epoch_before(end_offset))
         drive(self.shelf.write(snapshot, VOTERS, [bytes(a_batch())], 1_000))
+        drive(self.shelf.finish(snapshot))
         return snapshot
 
     def trim(self, start_offset: int) -> None:
@@ -96,6 +97,7 @@ def test_the_log_agrees_with_a_plain_twin(seed: int) -> None:
             epoch += 1
             snapshot = SnapshotId(twin.end_offset + random.randint(0, 3) + 1, epoch)
             drive(machine.shelf.write(snapshot, VOTERS, [], 1_000))
+            drive(machine.shelf.finish(snapshot))
             machine.begin_at(snapshot)
             twin.begin_at(snapshot)
         assert (log.start_offset, log.end_offset) == (twin.start_offset, twin.end_offset)

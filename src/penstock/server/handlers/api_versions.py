@@ -46,11 +46,10 @@ async def api_versions(request: ApiVersionsRequest, call: Call) -> ApiVersionsRe
             SupportedFeatureKey(name=f.name, min_version=max(least, f.min_version), max_version=f.max_version)
             for f in features
         ],
-        finalized_features_epoch=0 if features else -1,
+        finalized_features_epoch=max(0, call.node.controller.position - 1) if features else -1,
         finalized_features=[
-            FinalizedFeatureKey(name=f.name, max_version_level=f.finalized, min_version_level=f.finalized)
-            for f in features
-            if f.finalized
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in (call.node.controller.image.features.items() if features else ())
         ],
     )
 
@@ -62,5 +61,5 @@ def _served(call: Call) -> list[ApiVersion]:
             min_version=ADVERTISED_FROM.get(route.api, route.first),
             max_version=route.last,
         )
-        for route in call.node.dispatch.routes.values()
+        for route in call.client.routes.values()
     ]

@@ -7,7 +7,8 @@ Departs   from Kafka 4.3: there are no client metrics to subscribe to, so none c
           unknown operation on a logger is INVALID_REQUEST.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 from penstock.metadata.commands import (
     AlterConfigs,
@@ -17,12 +18,16 @@ from penstock.metadata.commands import (
     NewConfigs,
     Refusal,
 )
+from penstock.metadata.configs import check_broker_name
 from penstock.metadata.image import BROKER, GROUP, TOPIC
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.shard import Command
+from penstock.server.controller_channel import ControllerChannel
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.log_levels import change_levels
 from penstock.server.serving import Call, serves
+from penstock.wire.api import Api
+from penstock.wire.declare import Request
 from penstock.wire.messages import alter_configs as replacing
 from penstock.wire.messages import incremental_alter_configs as changing
 from penstock.wire.messages.list_config_resources import (
@@ -30,6 +35,8 @@ from penstock.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+
+R = TypeVar("R", NewConfigs, ConfigChanges)
 
 BROKER_LOGGER = 8
 CLIENT_METRICS = 16
@@ -39,13 +46,19 @@ LISTED = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 @serves(replacing.AlterConfigsRequest)
 async def alter_configs(request: replacing.AlterConfigsRequest, call: Call) -> replacing.AlterConfigsResponse:
     """What is not named is taken away."""
-    node = node_of(call)
     resources = tuple(
         NewConfigs(each.resource_type, each.resource_name, tuple((c.name, c.value) for c in each.configs))
         for each in request.resources
     )
-    command = AlterConfigs(resources, node.controller.node_id, request.validate_only)
-    altered = await _ask(node, command, resources)
+    altered = await _ask(
+        call,
+        resources,
+        lambda kept, asked_at: AlterConfigs(kept, asked_at, request.validate_only),
+        lambda names: replacing.AlterConfigsRequest(
+            resources=[each for each in request.resources if (each.resource_type, each.resource_name) in names],
+            validate_only=request.validate_only,
+        ),
+    )
     return replacing.AlterConfigsResponse(
         throttle_time_ms=0,
         responses=[
@@ -72,8 +85,17 @@ async def incremental_alter_configs(
         for each in request.resources
     ]
     kept = tuple(each for each in resources if each.kind != BROKER_LOGGER)
-    command = IncrementalAlterConfigs(kept, node.controller.node_id, request.validate_only)
-    by_controller = iter(await _ask(node, command, kept))
+    by_controller = iter(
+        await _ask(
+            call,
+            kept,
+            lambda passed, asked_at: IncrementalAlterConfigs(passed, asked_at, request.validate_only),
+            lambda names: changing.IncrementalAlterConfigsRequest(
+                resources=[each for each in request.resources if (each.resource_type, each.resource_name) in names],
+                validate_only=request.validate_only,
+            ),
+        )
+    )
     altered = [
         _change_loggers(each, resources.count(each), node.controller.node_id, validate_only=request.validate_only)
         if each.kind == BROKER_LOGGER
@@ -92,16 +114,49 @@ async def incremental_alter_configs(
 
 
 async def _ask(
-    node: Needs,
-    command: Command[tuple[AlteredConfigs, ...]],
-    resources: Sequence[NewConfigs | ConfigChanges],
+    call: Call,
+    resources: tuple[R, ...],
+    command: Callable[[tuple[R, ...], int | None], Command[tuple[AlteredConfigs, ...]]],
+    request: Callable[[Container[tuple[int, str]]], Request],
 ) -> Sequence[AlteredConfigs]:
+    """Has the active controller change settings, here or elsewhere; settings of a broker only where that broker is."""
     if not resources:
         return ()
+    node = node_of(call)
+    is_at_controller = Api.ENVELOPE in call.client.routes
     try:
-        return await node.controller.ask(command)
+        if is_at_controller or node.controller.is_active:
+            return await node.controller.ask(command(resources, None if is_at_controller else node.controller.node_id))
+        return await _pass_on(node.channel, call, node.controller.node_id, resources, request)
     except ProtocolError as error:
         return [AlteredConfigs(each.kind, each.name, error.code, str(error)) for each in resources]
+
+
+async def _pass_on(
+    channel: ControllerChannel,
+    call: Call,
+    node_id: int,
+    resources: tuple[R, ...],
+    request: Callable[[Container[tuple[int, str]]], Request],
+) -> Sequence[AlteredConfigs]:
+    refused: dict[tuple[int, str], AlteredConfigs] = {}
+    for each in resources:
+        try:
+            if each.kind == BROKER and each.name:
+                check_broker_name(each.name, node_id)
+        except Refusal as refusal:
+            refused[each.kind, each.name] = AlteredConfigs(each.kind, each.name, refusal.code, refusal.message)
+    passed = [(each.kind, each.name) for each in resources if (each.kind, each.name) not in refused]
+    answers: Iterator[Any] = iter(())
+    if passed:
+        answers = iter(cast("Any", await channel.forward_envelope(request(passed), call)).responses)
+    altered = []
+    for each in resources:
+        if (found := refused.get((each.kind, each.name))) is None:
+            answer = next(answers)
+            found = AlteredConfigs(each.kind, each.name, answer.error_code, answer.error_message)
+        altered.append(found)
+    return altered
 
 
 def _change_loggers(resource: ConfigChanges, times: int, node_id: int, *, validate_only: bool) -> AlteredConfigs:

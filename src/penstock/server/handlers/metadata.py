@@ -82,7 +82,7 @@ async def _some(
     failed: dict[str, ErrorCode] = {}
     missing = [name for name in names if name not in node.controller.image.topics]
     if missing and request.allow_auto_topic_creation and node.controller.settings.is_on("auto.create.topics.enable"):
-        failed = await create_missing(node.controller, node.adoption, missing)
+        failed = await create_missing(node.controller, node.channel, node.adoption, missing)
     image = node.controller.image
     pieces = []
     for name in names:

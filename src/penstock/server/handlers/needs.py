@@ -7,9 +7,11 @@ from penstock.model.ports import Clock
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
 from penstock.server.complaints import Complaints
+from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partitions import Partitions
+from penstock.server.quorum_runner import QuorumRunner
 from penstock.server.serving import Call
 from penstock.server.upkeep_loop import Upkeep
 
@@ -31,11 +33,17 @@ class Needs(Protocol):
     producer_ids: ProducerIds
     upkeep: Upkeep
     controller: ControllerRunner
+    channel: ControllerChannel
     adoption: Adoption
+    quorum: QuorumRunner
     topic_pieces: TopicPieces
     complaints: Complaints
     data_path: str
     """Where the data directory lies, as its operator named it."""
+    cluster_id: str
+
+    def probe(self, broker_id: int, broker_epoch: int) -> None:
+        """Looks whether a broker is still there: the connection of its heartbeats has ended."""
 
 
 def node_of(call: Call) -> Needs:

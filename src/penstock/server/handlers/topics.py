@@ -44,7 +44,7 @@ FIRST_WITH_DELETION_DISABLED = 3
 FIRST_DELETED_BY_ID = 6
 
 
-@serves(CreateTopicsRequest)
+@serves(CreateTopicsRequest, is_for_controller=True)
 async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     """New topics."""
     command = CreateTopics(tuple(_new_topic(topic) for topic in request.topics), request.validate_only)
@@ -58,7 +58,7 @@ async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopic
     return CreateTopicsResponse(throttle_time_ms=0, topics=[_created(topic) for topic in created])
 
 
-@serves(DeleteTopicsRequest)
+@serves(DeleteTopicsRequest, is_for_controller=True)
 async def delete_topics(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     """Topics go."""
     if call.version >= FIRST_DELETED_BY_ID:
@@ -86,7 +86,7 @@ async def delete_topics(request: DeleteTopicsRequest, call: Call) -> DeleteTopic
     )
 
 
-@serves(CreatePartitionsRequest)
+@serves(CreatePartitionsRequest, is_for_controller=True)
 async def create_partitions(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
     """Topics grow."""
     command = CreatePartitions(tuple(_more(topic) for topic in request.topics), request.validate_only)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar, cast
 
+from penstock.client.ports import ClientPorts
 from penstock.host.faults import Faults
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
@@ -13,15 +14,23 @@ from penstock.log.log import Log
 from penstock.metadata.commands import CreatedTopic, CreateTopics, NewTopic
 from penstock.metadata.records import BrokerEndpoint
 from penstock.metadata.settings.layers import BrokerSettings
+from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
+from penstock.raft.settings import QuorumSettings
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
 from penstock.server.complaints import Complaints
+from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
+from penstock.server.dispatch import Dispatch
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers.metadata import metadata
+from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
+from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS
 from penstock.server.partitions import Partitions
 from penstock.server.producer_ids import ProducerIds
+from penstock.server.quorum_peers import QuorumPeers
+from penstock.server.quorum_runner import QuorumRunner
 from penstock.server.serving import Call
 from penstock.server.settings import Feature
 from penstock.server.upkeep_loop import Upkeep
@@ -51,6 +60,7 @@ class Cluster(Stand):
         self.sentences: list[str] = []
         self.complaints = Complaints()
         self.local = LOCAL
+        self.cluster_id = "c"
         self._tasks: list[asyncio.Task[None]] = []
 
     async def load(self) -> None:
@@ -58,29 +68,64 @@ class Cluster(Stand):
         self.directory = await open_directory(
             self.disk, cluster_id="c", node_id=NODE, entropy=self.entropy, now_ms=self.clock.wall_ms()
         )
-        self.controller = ControllerRunner(
-            self.directory, self.clock, self.entropy, NODE, self.static, self.sentences.append
+        self.partitions = Partitions()
+        self.upkeep = Upkeep(self.directory, self.partitions, self.clock)
+        self.controller = ControllerRunner(self.clock, self.entropy, NODE, self.static, FEATURES, self.on_failure)
+        directory_id = bytes.fromhex(self.directory.identity["directory_id"])
+        self.quorum = QuorumRunner(
+            self.directory,
+            self.clock,
+            self.entropy,
+            NODE,
+            self.controller,
+            settings=QuorumSettings(),
+            bootstrap=VoterSet([Voter(ReplicaKey(NODE, directory_id))]),
+            lock=self.upkeep.lock,
+            on_failure=self.on_failure,
         )
-        await self.controller.load()
+        self.controller.quorum = self.quorum
+        await self.quorum.load()
+        self.rounds = GroupCommit(self.directory, self.on_round)
+        self.committing = self._run(self.rounds.run())
+        ports = ClientPorts(cast("Any", None), self.clock, self.entropy)
+        peers = QuorumPeers(ports, "c", 1_000, self.quorum.endpoint_of)
+        routes = Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY).routes
+        self.channel = ControllerChannel(cast("Any", self), ports, self.controller, self.quorum, routes)
+        self.quorum.start(peers)
+        await self.controller.until(lambda: self.controller.is_active)
 
     async def start(self) -> None:
         """As a node does."""
         await self.load()
-        self.partitions = Partitions()
         self.fetch_sessions = FetchSessions(self.entropy)
-        self.upkeep = Upkeep(self.directory, self.partitions, self.clock)
-        self.rounds = GroupCommit(self.directory, self.on_round)
-        self.committing = self._run(self.rounds.run())
         self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
         await self.adoption.start()
         self._run(self.adoption.run())
         self.topic_pieces = TopicPieces()
-        self.producer_ids = cast("Any", ProducerIds(self.controller))
-        await self.controller.register(LISTENERS, FEATURES)
+        self.producer_ids = cast("Any", ProducerIds(self.controller, self.channel))
+        membership = Membership(
+            self.controller,
+            self.channel,
+            cluster_id="c",
+            directory_id=bytes.fromhex(self.directory.identity["directory_id"]),
+            listeners=LISTENERS,
+            features=FEATURES,
+            rack=None,
+            on_failure=self.on_failure,
+        )
+        await membership.register(-1)
+        self._run(membership.run())
+
+    def on_failure(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+        self.controller.fail(self.quorum.offline_reason or sentence)
+
+    def probe(self, broker_id: int, broker_epoch: int) -> None:
+        """Nobody else is here."""
 
     def on_round(self, covered: Any) -> None:
         super().on_round(covered)
-        self.controller.advance()
+        self.quorum.advance()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         self._tasks.append(asyncio.get_running_loop().create_task(work))
@@ -88,6 +133,7 @@ class Cluster(Stand):
 
     async def stop(self) -> None:
         """Cleanly."""
+        await self.quorum.stop()
         self.rounds.stop()
         await self.committing
         await self.crash()
@@ -98,6 +144,7 @@ class Cluster(Stand):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.quorum.stop()
 
     def call(self, api: int, version: int, correlation_id: int = 7) -> Call:
         return Call(cast("Any", self), Api(api), version, correlation_id, "me", "10.0.0.9:1", self.local)

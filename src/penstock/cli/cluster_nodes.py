@@ -1,0 +1,224 @@
+"""The nodes of a cluster on this machine: their files, their ports, their processes.
+
+    DIR/cluster.json              the cluster's id, and number, ports and role of every node
+    DIR/node-1/server.properties  what `penstock server` runs it by; yours to edit
+    DIR/node-1/data, log, pid     its records, what it says, and its process
+
+A pid file holds the process's number and the moment at which it began: numbers are used again, and a process that began
+at another moment is a stranger's, which is never signalled.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.cli.failing import Failed
+
+HOST: Final = "127.0.0.1"
+FIRST_PORT: Final = 19092
+PORTS_TRIED: Final = 2_000
+STOP_S: Final = 30.0
+VOTERS_MAX: Final = 3
+PAUSE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """One node, and where it is."""
+
+    node_id: int
+    port: int
+    controller_port: int | None
+    """None for a node that only is a broker."""
+
+    @property
+    def address(self) -> str:
+        """For clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def controller_address(self) -> str | None:
+        """For other nodes."""
+        return None if self.controller_port is None else f"{HOST}:{self.controller_port}"
+
+
+class LocalCluster:
+    """A cluster below one directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cluster_id = ""
+        self.nodes: list[NodePlace] = []
+
+    # --- what there is
+
+    @classmethod
+    def open(cls, path: Path) -> "LocalCluster":
+        """The cluster that was made there."""
+        cluster = cls(path)
+        try:
+            said = json.loads((path / "cluster.json").read_text(encoding="utf-8"))
+            cluster.cluster_id = said["cluster_id"]
+            cluster.nodes = [NodePlace(**each) for each in said["nodes"]]
+        except FileNotFoundError:
+            raise Failed(
+                f"there is no cluster in {path}: `penstock cluster up --dir {path}` makes one, or say where yours is"
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise Failed(
+                f"{path / 'cluster.json'} cannot be read ({error}): restore it, or choose another --dir"
+            ) from None
+        return cluster
+
+    def node(self, node_id: int) -> NodePlace:
+        """By its number."""
+        for each in self.nodes:
+            if each.node_id == node_id:
+                return each
+        known = ", ".join(str(each.node_id) for each in self.nodes)
+        raise Failed(f"there is no node {node_id} in {self.path}; there are {known}")
+
+    def home(self, node_id: int) -> Path:
+        """Where a node's files are."""
+        return self.path / f"node-{node_id}"
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers' addresses."""
+        return ",".join(each.address for each in self.nodes)
+
+    # --- making nodes
+
+    def grow(self, count: int) -> list[NodePlace]:
+        """Makes nodes until there are so many; the first ones vote. Those that were made now."""
+        voters = (VOTERS_MAX if count >= VOTERS_MAX else 1) if not self.nodes else 0
+        made: list[NodePlace] = []
+        taken = {port for each in self.nodes for port in (each.port, each.controller_port)}
+        for node_id in range(len(self.nodes) + 1, count + 1):
+            port = _free_port(taken)
+            taken.add(port)
+            controller_port = _free_port(taken) if node_id <= voters else None
+            taken.add(controller_port)
+            made.append(NodePlace(node_id, port, controller_port))
+        self.nodes += made
+        if made:
+            self.cluster_id = self.cluster_id or f"local-{os.urandom(8).hex()}"
+            for each in made:
+                self._write_settings(each)
+            text = json.dumps({"cluster_id": self.cluster_id, "nodes": [asdict(each) for each in self.nodes]}, indent=2)
+            (self.path / "cluster.json").write_text(text + "\n", encoding="utf-8")
+        return made
+
+    def _write_settings(self, node: NodePlace) -> None:
+        home = self.home(node.node_id)
+        home.mkdir(parents=True, exist_ok=True)
+        voters = ",".join(
+            f"{each.node_id}@{each.controller_address}" for each in self.nodes if each.controller_port is not None
+        )
+        replicas = min(3, len(self.nodes))
+        listeners = f"PLAINTEXT://{node.address}"
+        if node.controller_port is not None:
+            listeners += f",CONTROLLER://{node.controller_address}"
+        lines = {
+            "cluster.id": self.cluster_id,
+            "node.id": str(node.node_id),
+            "process.roles": "broker" if node.controller_port is None else "broker,controller",
+            "listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "log.dirs": str((home / "data").resolve()),
+            "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": str(min(2, replicas)),
+        }
+        text = "".join(f"{name}={value}\n" for name, value in lines.items())
+        (home / "server.properties").write_text(text, encoding="utf-8")
+
+    # --- processes
+
+    def pid(self, node_id: int) -> int | None:
+        """The process of a node, if it runs."""
+        try:
+            said = json.loads((self.home(node_id) / "pid").read_text(encoding="utf-8"))
+            pid, began = int(said["pid"]), int(said["began"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return pid if _began(pid) == began else None
+
+    def start(self, node_id: int) -> None:
+        """Starts a node that does not run."""
+        home = self.home(node_id)
+        command = [sys.executable, "-m", "penstock.cli.main", "server", "--config", str(home / "server.properties")]
+        with (home / "log").open("ab") as log:
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        began = _began(process.pid)
+        (home / "pid").write_text(json.dumps({"pid": process.pid, "began": began}), encoding="utf-8")
+
+    def signal(self, node_id: int, number: int) -> bool:
+        """Sends a signal to a node's process, and to no other; False if it does not run."""
+        pid = self.pid(node_id)
+        if pid is None:
+            return False
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def wait_for_end(self, node_id: int, limit_s: float = STOP_S) -> bool:
+        """Whether the process has ended in time."""
+        deadline = time.monotonic() + limit_s
+        while self.pid(node_id) is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE_S)
+        (self.home(node_id) / "pid").unlink(missing_ok=True)
+        return True
+
+    def kill(self, node_id: int) -> bool:
+        """SIGKILL; False if it did not run."""
+        was_there = self.signal(node_id, signal.SIGKILL)
+        self.wait_for_end(node_id)
+        return was_there
+
+    def last_words(self, node_id: int) -> str:
+        """The end of what a node has logged."""
+        try:
+            lines = (self.home(node_id) / "log").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+
+def _began(pid: int) -> int | None:
+    """When a process began, in clock ticks since the machine did; None when there is none, or it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _free_port(taken: "set[int | None]") -> int:
+    for port in range(FIRST_PORT, FIRST_PORT + PORTS_TRIED):
+        if port in taken:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+                probe.listen()
+            except OSError:
+                continue
+            return port
+    raise Failed(
+        f"ports {FIRST_PORT} to {FIRST_PORT + PORTS_TRIED - 1} are all taken: stop something that listens there"
+    )

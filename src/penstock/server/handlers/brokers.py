@@ -1,0 +1,152 @@
+"""BrokerRegistration, BrokerHeartbeat, UnregisterBroker and others: what nodes ask the active controller for.
+
+Serves    BrokerRegistration 0–4, BrokerHeartbeat 0–2, ControllerRegistration 0, AllocateProducerIds 0 on listeners of
+          controllers; UnregisterBroker 0 everywhere.
+Answers   NOT_CONTROLLER where this node is not the active controller; INCONSISTENT_CLUSTER_ID to a broker of another
+          cluster; other codes are the controller's. A broker that unregisters while it still has much to hand over is
+          waited for.
+Departs   from Kafka 4.3: when the connection of a broker's heartbeats ends, the controller looks at once whether the
+          broker is still there. ZooKeeper's brokers are refused.
+"""
+
+from functools import partial
+
+from penstock.metadata.cluster_commands import Heartbeat, RegisterController, Result, UnregisterBroker
+from penstock.metadata.commands import AllocateProducerIds, RegisterBroker
+from penstock.metadata.records import BrokerEndpoint, BrokerFeature, ControllerEndpoint, ControllerFeature
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.server.handlers.needs import node_of
+from penstock.server.serving import Call, serves
+from penstock.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from penstock.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from penstock.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from penstock.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from penstock.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+PIECES_MAX = 10_000
+"""Of what a broker hands over when it is unregistered."""
+
+
+@serves(BrokerRegistrationRequest)
+async def broker_registration(request: BrokerRegistrationRequest, call: Call) -> BrokerRegistrationResponse:
+    """A broker comes up."""
+    node = node_of(call)
+    if request.cluster_id != node.cluster_id:
+        return BrokerRegistrationResponse(throttle_time_ms=0, error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    if request.is_migrating_zk_broker:
+        return BrokerRegistrationResponse(throttle_time_ms=0, error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    controller = node.controller
+    for _ in range(PIECES_MAX):
+        command = RegisterBroker(
+            broker_id=request.broker_id,
+            incarnation_id=request.incarnation_id,
+            epoch=controller.end_offset,
+            listeners=tuple(
+                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in request.listeners
+            ),
+            features=tuple(
+                BrokerFeature(
+                    name=f.name,
+                    min_supported_version=f.min_supported_version,
+                    max_supported_version=f.max_supported_version,
+                )
+                for f in request.features
+            ),
+            rack=request.rack,
+            log_dirs=tuple(request.log_dirs),
+            is_fenced=True,
+            previous_epoch=request.previous_broker_epoch,
+        )
+        try:
+            registered = await controller.ask(command)
+        except ProtocolError as error:
+            return BrokerRegistrationResponse(throttle_time_ms=0, error_code=error.code)
+        if registered.code is not ErrorCode.REQUEST_TIMED_OUT:
+            break
+    return BrokerRegistrationResponse(
+        throttle_time_ms=0, error_code=registered.code, broker_epoch=-1 if registered.code else registered.epoch
+    )
+
+
+@serves(BrokerHeartbeatRequest)
+async def broker_heartbeat(request: BrokerHeartbeatRequest, call: Call) -> BrokerHeartbeatResponse:
+    """A broker lives. That is noted before anything else (R34)."""
+    controller = node_of(call).controller
+    command = Heartbeat(
+        request.broker_id,
+        request.broker_epoch,
+        request.current_metadata_offset,
+        controller.end_offset,
+        request.want_fence,
+        request.want_shut_down,
+    )
+    call.client.on_end = partial(node_of(call).probe, request.broker_id, request.broker_epoch)
+    try:
+        heard = await controller.heartbeat(command)
+    except ProtocolError as error:
+        return BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.code, should_shut_down=False)
+    return BrokerHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=heard.code,
+        is_caught_up=heard.is_caught_up,
+        is_fenced=heard.is_fenced,
+        should_shut_down=heard.should_shut_down,
+    )
+
+
+@serves(UnregisterBrokerRequest, is_for_controller=True)
+async def unregister_broker(request: UnregisterBrokerRequest, call: Call) -> UnregisterBrokerResponse:
+    """A broker is forgotten; a large one goes in pieces."""
+    result = Result()
+    for _ in range(PIECES_MAX):
+        try:
+            result = await node_of(call).controller.ask(UnregisterBroker(request.broker_id))
+        except ProtocolError as error:
+            result = Result(error.code, str(error))
+        if result.code is not ErrorCode.REQUEST_TIMED_OUT:
+            break
+    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=result.code, error_message=result.message)
+
+
+@serves(ControllerRegistrationRequest)
+async def controller_registration(request: ControllerRegistrationRequest, call: Call) -> ControllerRegistrationResponse:
+    """A controller tells where it is and what it knows."""
+    command = RegisterController(
+        request.controller_id,
+        request.incarnation_id,
+        tuple(
+            ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ),
+        tuple(
+            ControllerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ),
+    )
+    try:
+        result = await node_of(call).controller.ask(command)
+    except ProtocolError as error:
+        result = Result(error.code, str(error))
+    return ControllerRegistrationResponse(throttle_time_ms=0, error_code=result.code, error_message=result.message)
+
+
+@serves(AllocateProducerIdsRequest)
+async def allocate_producer_ids(request: AllocateProducerIdsRequest, call: Call) -> AllocateProducerIdsResponse:
+    """A block of producer ids for a broker."""
+    try:
+        block = await node_of(call).controller.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
+    except ProtocolError as error:
+        return AllocateProducerIdsResponse(
+            throttle_time_ms=0, error_code=error.code, producer_id_start=-1, producer_id_len=0
+        )
+    return AllocateProducerIdsResponse(
+        throttle_time_ms=0, error_code=block.code, producer_id_start=block.first, producer_id_len=block.count
+    )

@@ -1,0 +1,48 @@
+"""UpdateFeatures: levels of what the cluster can do are raised or lowered.
+
+Serves    UpdateFeatures 0–2.
+Answers   once the change is committed; codes and sentences are the controller's. All updates or none.
+Departs   nowhere from Kafka 4.3.
+"""
+
+from penstock.metadata.cluster_commands import FeatureUpdate, Result, UpdateFeatures
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.server.handlers.needs import node_of
+from penstock.server.serving import Call, serves
+from penstock.wire.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+UPGRADE = 1
+FIRST_WITH_TYPE = 1
+LAST_WITH_RESULTS = 1
+
+
+@serves(UpdateFeaturesRequest, is_for_controller=True)
+async def update_features(request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+    """New levels."""
+    has_type = call.version >= FIRST_WITH_TYPE
+    updates = tuple(
+        FeatureUpdate(
+            each.feature,
+            each.max_version_level,
+            each.upgrade_type != UPGRADE if has_type else each.allow_downgrade,
+        )
+        for each in request.feature_updates
+    )
+    try:
+        result = await node_of(call).controller.ask(UpdateFeatures(updates, request.validate_only))
+    except ProtocolError as error:
+        result = Result(error.code, str(error))
+    has_results = call.version <= LAST_WITH_RESULTS and result.code is ErrorCode.NONE
+    return UpdateFeaturesResponse(
+        throttle_time_ms=0,
+        error_code=result.code,
+        error_message=result.message,
+        results=[
+            UpdatableFeatureResult(feature=each.name, error_code=ErrorCode.NONE, error_message=None)
+            for each in (updates if has_results else ())
+        ],
+    )

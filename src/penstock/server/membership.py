@@ -1,0 +1,210 @@
+"""This broker as a member of its cluster: it registers, says that it lives, is let in, and asks to be let go.
+
+A broker is fenced until it has followed the metadata log up to its own registration. A node that is its own quorum and
+has no other brokers has nobody to be fenced from. Who finds another process under its own number stops.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock.metadata.commands import RegisterBroker
+from penstock.metadata.records import BrokerEndpoint, BrokerFeature
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.server.controller_channel import ANSWER_MS, ControllerChannel
+from penstock.server.controller_runner import ControllerRunner, NotController
+from penstock.server.settings import CannotStart, Feature
+from penstock.wire.messages import broker_registration as registering
+from penstock.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+logger = logging.getLogger("penstock.membership")
+
+RETRY_S: Final = 0.1
+EAGER_S: Final = 0.02
+"""Between heartbeats of a broker that waits to be let in or to be let go."""
+HOPELESS: Final = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers belong to another cluster: check cluster.id",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster uses features that this version does not have: upgrade this node",
+    ErrorCode.INVALID_REGISTRATION: "another broker has registered this data directory: check node.id and log.dirs",
+}
+
+
+class Membership:
+    """See the module."""
+
+    def __init__(
+        self,
+        controller: ControllerRunner,
+        channel: ControllerChannel,
+        *,
+        cluster_id: str,
+        directory_id: bytes,
+        listeners: Sequence[BrokerEndpoint],
+        features: Sequence[Feature],
+        rack: str | None,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._controller = controller
+        self._channel = channel
+        self._cluster_id = cluster_id
+        self._directory_id = directory_id
+        self._listeners = listeners
+        self._features = features
+        self._rack = rack
+        self._on_failure = on_failure
+        self.epoch = -1
+
+    # --- coming ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether there are no others to be fenced from."""
+        controller = self._controller
+        voters = controller.quorum.raft.voters.ids
+        others = [broker_id for broker_id in controller.image.brokers if broker_id != controller.node_id]
+        return controller.is_active and voters == (controller.node_id,) and not others
+
+    async def register(self, previous_epoch: int) -> None:
+        """Returns when the cluster knows of this life of the broker. CannotStart when it never will."""
+        if self._is_alone:
+            await self._register_alone(previous_epoch)
+            return
+        told = ErrorCode.NONE
+        while True:
+            code = await self._try_to_register(previous_epoch)
+            if code is ErrorCode.NONE:
+                return
+            if code in HOPELESS:
+                raise CannotStart(f"This broker is not let into the cluster: {HOPELESS[code]}.")
+            if code is ErrorCode.STALE_BROKER_EPOCH:  # a later life of it was active: what this one kept is not all
+                previous_epoch = -1
+            if code is not told:
+                logger.warning("This broker is not registered yet (%s), and goes on trying.", code.name)
+                told = code
+            await asyncio.sleep(RETRY_S)
+
+    async def _register_alone(self, previous_epoch: int) -> None:
+        command = RegisterBroker(
+            broker_id=self._controller.node_id,
+            incarnation_id=self._controller.incarnation_id,
+            epoch=self._controller.end_offset,
+            listeners=tuple(self._listeners),
+            features=tuple(
+                BrokerFeature(name=f.name, min_supported_version=f.min_version, max_supported_version=f.max_version)
+                for f in self._features
+            ),
+            rack=self._rack,
+            log_dirs=(self._directory_id,),
+            previous_epoch=previous_epoch,
+        )
+        registered = await self._controller.ask(command)
+        if registered.code:
+            raise CannotStart(f"This broker cannot be registered: {registered.message}")
+        self.epoch = registered.epoch
+
+    async def _try_to_register(self, previous_epoch: int) -> ErrorCode:
+        request = registering.BrokerRegistrationRequest(
+            broker_id=self._controller.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._controller.incarnation_id,
+            listeners=[
+                registering.Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in self._listeners
+            ],
+            features=[
+                registering.Feature(
+                    name=f.name, min_supported_version=f.min_version, max_supported_version=f.max_version
+                )
+                for f in self._features
+            ],
+            rack=self._rack,
+            log_dirs=[self._directory_id],
+            previous_broker_epoch=previous_epoch,
+        )
+        try:
+            response = await self._channel.ask(request, registering.BrokerRegistrationResponse)
+        except NotController as error:
+            return error.code
+        if response.error_code is ErrorCode.NONE:
+            self.epoch = response.broker_epoch
+        return response.error_code
+
+    async def caught_up(self) -> None:
+        """Returns when the image here holds this registration."""
+        controller = self._controller
+        await controller.until(lambda: controller.position > self.epoch)
+
+    async def let_in(self) -> None:
+        """Returns when the broker is not fenced any more."""
+        controller = self._controller
+
+        def is_in() -> bool:
+            broker = controller.image.brokers.get(controller.node_id)
+            return broker is not None and broker.epoch == self.epoch and not broker.is_fenced
+
+        while not is_in():
+            await self._say()
+            if not is_in():
+                await asyncio.sleep(EAGER_S)
+
+    # --- living ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Heartbeats, until cancelled."""
+        while True:
+            code = await self._say()
+            if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+                await self._find_out()
+            await asyncio.sleep(self._controller.settings.number("broker.heartbeat.interval.ms") / 1000)
+
+    async def _say(self) -> ErrorCode:
+        return (await self._heartbeat()).error_code
+
+    async def _heartbeat(self, *, wants_shutdown: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._controller.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._controller.position - 1,
+            want_fence=False,
+            want_shut_down=wants_shutdown,
+        )
+        timeout_ms = ANSWER_MS if wants_shutdown else self._patience_ms
+        try:
+            return await self._channel.ask(request, BrokerHeartbeatResponse, timeout_ms=timeout_ms, lane="heartbeat")
+        except ProtocolError as error:  # no controller, or one that is offline for good: the node is being stopped then
+            return BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.code, should_shut_down=False)
+
+    @property
+    def _patience_ms(self) -> int:
+        """A controller that stands still is not waited for: there may be a new one, which has not heard from here."""
+        return max(1, self._controller.settings.number("broker.session.timeout.ms") // 3)
+
+    async def _find_out(self) -> None:
+        """The cluster does not know this registration any more: it was forgotten, or another process has taken over."""
+        controller = self._controller
+        known = controller.image.brokers.get(controller.node_id)
+        if known is not None and known.epoch > self.epoch and known.incarnation_id != self._controller.incarnation_id:
+            self._on_failure(
+                f"Another process has registered as broker {controller.node_id}, and this one stops: "
+                "give each node a node.id of its own."
+            )
+            return
+        if known is None or known.epoch != self.epoch:
+            logger.warning("The cluster has forgotten this broker; it registers again.")
+            await self.register(-1)
+
+    # --- going ----------------------------------------------------------------------------------------------------
+
+    async def leave(self, timeout_ms: int) -> None:
+        """Hands over what is led here, as far as the time goes."""
+        controller = self._controller
+        others = [each for each, broker in controller.image.brokers.items() if broker.is_active]
+        if not [each for each in others if each != controller.node_id]:
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not (await self._heartbeat(wants_shutdown=True)).should_shut_down:
+                    await asyncio.sleep(EAGER_S)
+        except TimeoutError:
+            logger.warning("Others did not take over what is led here within %d ms.", timeout_ms)

@@ -1,0 +1,363 @@
+"""Worlds of whole servers by seed: three real nodes, each broker and controller, and two operators.
+
+The operators make and delete topics through whichever node answers, while the nemesis kills, cuts, pauses and parts
+the nodes. What must hold: one active controller per epoch; at one offset of the metadata log everybody has the same
+cluster; whatever an operator was told lasts, in all lives of all nodes. When the faults end, all nodes are let in
+again, agree, and go on.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, NamedTuple, NoReturn
+
+from penstock.client.bootstrap import Address
+from penstock.client.cluster import Cluster
+from penstock.client.errors import ClientError
+from penstock.client.ports import ClientPorts
+from penstock.metadata.image import Image
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.server.node import Node
+from penstock.server.settings import (
+    SUPPORTED_FEATURES,
+    CannotStart,
+    ControllerListener,
+    Membership,
+    NodeSettings,
+)
+from penstock.simulator.nemesis import Nemesis
+from penstock.simulator.node import Ports
+from penstock.simulator.options import FaultOptions, draw_options
+from penstock.simulator.randomness import Streams
+from penstock.simulator.world import World
+from penstock.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from penstock.wire.types import ZERO_UUID
+
+LOGGER: Final = logging.getLogger("penstock")
+PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+NODES: Final = (1, 2, 3)
+TORMENT_S: Final = 10.0
+END_S: Final = 20.0
+LOOK_S: Final = 0.1
+HASTE: Final = 0.25
+SNAPSHOT_BYTES: Final = 4_000
+REQUEST_MS: Final = 1_500
+ONCE: Final = 1
+"""A time-out in which nothing is asked twice."""
+OPERATORS: Final = ("operator-1", "operator-2")
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass
+class Book:
+    """What was seen and promised in all lives of all nodes."""
+
+    leaders: dict[int, int] = field(default_factory=dict)
+    images: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By offset: the cluster as a hash, and who had it first."""
+    there: dict[str, None] = field(default_factory=dict)
+    """Topics that an operator was told are there."""
+    gone: dict[str, None] = field(default_factory=dict)
+    """Topics that an operator was told are deleted; names are used once."""
+    answers: Counter[str] = field(default_factory=Counter)
+    breaches: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def breach(self, what: str) -> NoReturn:
+        self.breaches.append(what)
+        raise Broken(what)
+
+    def leads(self, node_id: int, epoch: int) -> None:
+        if self.leaders.setdefault(epoch, node_id) != node_id:
+            self.breach(f"epoch {epoch} has two active controllers, {self.leaders[epoch]} and {node_id}")
+
+    def has(self, node_id: int, offset: int, image: Image) -> None:
+        found = digest(image)
+        first, other = self.images.setdefault(offset, (found, node_id))
+        if first != found:
+            self.breach(f"at offset {offset} nodes {other} and {node_id} have different clusters")
+
+
+def digest(image: Image) -> int:
+    """The cluster in one number: topics, their partitions, brokers."""
+    topics = tuple(
+        (name, topic.topic_id, tuple(topic.partitions.values())) for name, topic in sorted(image.topics.items())
+    )
+    brokers = tuple((broker.broker_id, broker.epoch, broker.is_fenced) for _, broker in sorted(image.brokers.items()))
+    return hash((topics, brokers, image.next_producer_id))
+
+
+class Server:
+    """A node, life after life."""
+
+    def __init__(self, node_id: int, book: Book, settings: NodeSettings) -> None:
+        self.node_id = node_id
+        self._book = book
+        self._settings = settings
+        self.node: Node | None = None
+
+    async def live(self, ports: Ports) -> None:
+        failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def fail(sentence: str) -> None:
+            if not failed.done():
+                failed.set_result(sentence)
+
+        node = Node(ports, self._settings, on_failure=fail)
+        await node.start()
+        if node.directory.findings.damage:
+            self._book.breach(f"what was promised is damaged: {node.directory.findings.damage}")
+        node.controller.subscribe(lambda _changes, image: self._book.has(self.node_id, node.controller.position, image))
+        self.node = node
+        self._book.failures.append(f"node {self.node_id}: {await failed}")
+        await node.stop()
+
+    def look(self) -> None:
+        """At who decides."""
+        node = self.node
+        if node is not None and node.controller.is_active and node.controller._leading is not None:
+            self._book.leads(self.node_id, node.controller._leading.epoch)
+
+
+class Operator:
+    """Makes topics, and deletes some of them again.
+
+    Each request is sent once: one that was not answered may be carried out much later, and nothing is expected of it.
+    """
+
+    def __init__(self, name: str, book: Book, random: Random) -> None:
+        self._name = name
+        self._book = book
+        self._random = random
+        self.is_working = True
+        self.is_done = False
+
+    async def run(self, ports: Ports) -> None:
+        bootstrap = [f"node-{node_id}:{PORT}" for node_id in NODES]
+        self._random.shuffle(bootstrap)
+        options = ClientPorts(ports.network, ports.clock, ports.entropy)
+        cluster = Cluster(bootstrap, ports=options, request_timeout_ms=2_000, connect_timeout_ms=500)
+        number = 0
+        while self.is_working:
+            number += 1
+            name = f"{self._name}.{number}"
+            if await self._make(cluster, name) and self._random.random() < 0.4:
+                await self._delete(cluster, name)
+            await asyncio.sleep(self._random.uniform(0.02, 0.3))
+        await cluster.close()
+        self.is_done = True
+
+    async def _make(self, cluster: Cluster, name: str) -> bool:
+        partitions, replicas = self._random.choice((1, 2, 6)), self._random.choice((1, 2, 3))
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=replicas, assignments=(), configs=()
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_MS)
+        try:
+            response = await cluster.ask_controller(request, CreateTopicsResponse, _no_codes, timeout_ms=ONCE)
+        except ClientError:
+            self._book.answers["no answer"] += 1
+            return False
+        code = response.topics[0].error_code
+        if code is not ErrorCode.NONE:
+            self._book.answers[code.name] += 1
+            await self._look_around(cluster)
+            return False
+        self._book.there[name] = None
+        self._book.answers["made"] += 1
+        return True
+
+    async def _delete(self, cluster: Cluster, name: str) -> None:
+        del self._book.there[name]  # from now on nobody knows, until it is answered
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID)], timeout_ms=REQUEST_MS)
+        try:
+            response = await cluster.ask_controller(request, DeleteTopicsResponse, _no_codes, timeout_ms=ONCE)
+        except ClientError:
+            return
+        if response.responses[0].error_code is ErrorCode.NONE:
+            self._book.gone[name] = None
+            self._book.answers["deleted"] += 1
+
+    async def _look_around(self, cluster: Cluster) -> None:
+        with suppress(ClientError):
+            await cluster.refresh(timeout_ms=ONCE)
+
+
+def _no_codes(_response: object) -> tuple[()]:
+    return ()
+
+
+class Run(NamedTuple):
+    """What is left of a world."""
+
+    made: int
+    deleted: int
+    epochs: int
+    faults: int
+    snapshots: int
+    offset: int
+    events: int
+    trace_hash: str
+
+
+def settings_for(node_id: int) -> NodeSettings:
+    voters = tuple((each, Address(f"node-{each}", CONTROLLER_PORT)) for each in NODES)
+    return NodeSettings(
+        "simulated",
+        node_id=node_id,
+        listen_host="",
+        listen_port=PORT,
+        allow_plaintext_beyond_loopback=True,
+        stop_ms=5_000,
+        features=SUPPORTED_FEATURES,
+        ledger_bytes=4_096,
+        reserve_bytes=1_000,
+        membership=Membership(listener=ControllerListener("CONTROLLER", "", CONTROLLER_PORT), voters=voters),
+        broker=BrokerSettings(
+            {
+                "advertised.listeners": f"PLAINTEXT://node-{node_id}:{PORT}",
+                "metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_BYTES),
+            }
+        ),
+    )
+
+
+def options_for(seed: int) -> FaultOptions:
+    options = draw_options(Streams(seed).stream("options"))
+    # A disk that fails takes its node out for good: two of those, and there is no majority any more.
+    options.disk_write_error = options.disk_sync_error = options.disk_read_error = 0.0
+    options.down_s_max = min(options.down_s_max, 3.0)
+    options.pause_s_max = min(options.pause_s_max, 4.0)
+    options.partition_s_mean = min(options.partition_s_mean, 3.0)
+    for kind in ("partition", "reset", "clog", "blackhole", "kill", "power_cut", "pause", "clock"):
+        name = f"{kind}_every_s"
+        setattr(options, name, getattr(options, name) * HASTE)  # the world is short
+    options.delay_s_mean = min(options.delay_s_mean, 0.01)
+    options.loss = min(options.loss, 0.05)
+    return options
+
+
+class Theatre:
+    """One world from its beginning to its end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.book = Book()
+        self.servers = {node_id: Server(node_id, self.book, settings_for(node_id)) for node_id in NODES}
+        self.names = [f"node-{node_id}" for node_id in NODES]
+        for node_id, name in zip(NODES, self.names, strict=True):
+            world.add(name, self.servers[node_id].live, tolerates=(OSError, CannotStart, ProtocolError))
+        self.operators = [Operator(name, self.book, world.streams.stream(name)) for name in OPERATORS]
+        for name, operator in zip(OPERATORS, self.operators, strict=True):
+            world.add(name, operator.run)
+        self.nemesis = Nemesis(world, self.names, list(OPERATORS))
+
+    def play(self) -> Run:
+        world, book = self.world, self.book
+        for name in (*self.names, *OPERATORS):
+            world.start(name)
+        self._run(1.0)
+        self.nemesis.torment()
+        self._run(TORMENT_S - 1.0)
+        self.nemesis.calm()
+        world.network.settings.loss = world.network.settings.straggler = 0.0
+        world.options.slow_sync = 0.0
+        made_before = book.answers["made"]
+        self._run(5.0)
+        for operator in self.operators:
+            operator.is_working = False
+        self._run(END_S - TORMENT_S - 5.0)
+        events, trace_hash = world.loop.events, world.trace_hash
+        offset, snapshots = self._check_end(made_before)
+        return Run(
+            book.answers["made"],
+            book.answers["deleted"],
+            len(book.leaders),
+            self.nemesis.faults,
+            snapshots,
+            offset,
+            events,
+            trace_hash,
+        )
+
+    def _run(self, seconds: float) -> None:
+        end_s = self.world.loop.time() + seconds
+        while self.world.loop.time() < end_s:
+            self.world.run(min(LOOK_S, max(0.001, end_s - self.world.loop.time())))
+            for server in self.servers.values():
+                server.look()
+            if self.book.breaches:
+                raise Broken(self.book.breaches[0])
+
+    def _check_end(self, made_before: int) -> tuple[int, int]:
+        book = self.book
+        if book.failures:
+            raise Broken(f"a node went out: {book.failures}")
+        images = {}
+        snapshots = 0
+        for node_id, server in self.servers.items():
+            node = server.node
+            if node is None or not node.is_serving:
+                raise Broken(f"node {node_id} does not serve in the end")
+            fenced = [each.broker_id for each in node.controller.image.brokers.values() if each.is_fenced]
+            if fenced or len(node.controller.image.brokers) != len(NODES):
+                raise Broken(
+                    f"node {node_id} knows {list(node.controller.image.brokers)} and takes {fenced} for fenced"
+                )
+            images[node_id] = digest(node.controller.image)
+            snapshots += len(node.quorum.shelf.ids)
+            names = node.controller.image.topics
+            if lost := [name for name in book.there if name not in names]:
+                raise Broken(f"{lost[:5]} were made and are not known to node {node_id}")
+            if back := [name for name in book.gone if name in names]:
+                raise Broken(f"{back[:5]} were deleted and are known to node {node_id}")
+            self._check_logs(node)
+        if len(dict.fromkeys(images.values())) != 1:
+            raise Broken(f"nodes do not agree in the end: {images}")
+        if not all(operator.is_done for operator in self.operators):
+            raise Broken("an operator still waits for an answer, long after all was mended")
+        if book.answers["made"] < made_before + 5:
+            raise Broken(f"only {book.answers['made'] - made_before} topics were made after all was mended")
+        assert node is not None
+        return node.controller.position, snapshots
+
+    def _check_logs(self, node: Node) -> None:
+        """A node has the logs of its replicas, and leads what the image says."""
+        image, node_id = node.controller.image, node.settings.node_id
+        for name, topic in image.topics.items():
+            for index, placed in topic.partitions.items():
+                has_log = f"{name}-{index}" in node.directory.logs
+                if has_log != (node_id in placed.replicas):
+                    raise Broken(f"node {node_id}: {name}-{index} lies on {placed.replicas}, but has_log={has_log}")
+                leads = node.partitions.named(name, index) is not None
+                if leads != (placed.leader == node_id):
+                    raise Broken(f"node {node_id}: {name}-{index} is led by {placed.leader}, but leads={leads}")
+
+
+def run_seed(seed: int, trace: list[str] | None = None) -> Run:
+    """One world of twenty virtual seconds."""
+    with _silence(), World(seed, options_for(seed), keeps_trace=trace is not None) as world:
+        if trace is not None:
+            world.trace.kept = trace
+        return Theatre(world).play()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What nodes say of faults that were ordered is of no interest; what others say later is."""
+    before = LOGGER.level
+    LOGGER.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        LOGGER.setLevel(before)

@@ -1,0 +1,113 @@
+"""Three whole servers keep their promises in worlds of twenty virtual seconds, whatever a seed has in store.
+
+50 seeds are fixed, and all that ever failed; every run adds fresh ones. More at once: `./dev simulate-servers`.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import pytest
+
+from penstock.server.controller_runner import ControllerRunner, Leading
+from tests.simulation import stories
+from tests.simulation.servers_world import run_seed
+
+SEEDS = 50
+CHUNK = 5
+FRESH = SystemRandom().randrange(10**9, 10**12)
+REGRESSIONS = Path(__file__).parent / "regressions.txt"
+
+run_all = partial(stories.run_all, run_seed, "servers")
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_whole_servers_keep_their_promises(first: int, record_property: Callable[[str, object], None]) -> None:
+    began_s = time.process_time()
+    runs = run_all([*range(first, first + CHUNK), FRESH + first])
+    assert sum(run.made for run in runs) > 10 * CHUNK
+    record_property("simulated_runs", len(runs))
+    record_property("simulated_events", sum(run.events for run in runs))
+    record_property("simulated_cpu_s", time.process_time() - began_s)
+
+
+def test_seeds_that_failed_once_hold() -> None:
+    lines = [line.split() for line in REGRESSIONS.read_text().splitlines() if line.strip() and line[0] != "#"]
+    run_all([int(words[1]) for words in lines if words[0] == "servers"])
+
+
+def test_a_seed_tells_the_same_story_twice() -> None:
+    assert run_seed(3) == run_seed(3)
+
+
+# --- the checks can fail ----------------------------------------------------------------------------------------------
+
+
+def replies_before_anything_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(self: ControllerRunner, command: Any) -> Any:
+        if not self.is_active:
+            return await ask(self, command)
+        decision = self._decide(command)
+        if decision.records:
+            self._record(decision.records)
+        return decision.reply
+
+    ask = ControllerRunner.ask
+    monkeypatch.setattr(ControllerRunner, "ask", at_once)
+
+
+def decides_before_it_has_applied_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = ControllerRunner.leader_known
+
+    def at_once(self: ControllerRunner, leader_id: int, epoch: int, start_offset: int) -> None:
+        known(self, leader_id, epoch, start_offset)
+        if self._leading is not None:
+            self._leading = Leading(epoch, -1)
+            self._begin_if_leading()
+
+    monkeypatch.setattr(ControllerRunner, "leader_known", at_once)
+
+
+def keeps_what_was_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that leads no longer goes on from what it had decided, not from what is committed."""
+
+    def keeps(self: ControllerRunner) -> None:
+        self._leading = None
+        if self.is_active:
+            self.is_active = False
+            self._controller._liveness.end()
+            self._unpublished.clear()
+            self._committed.fail(RuntimeError("lost"))
+
+    monkeypatch.setattr(ControllerRunner, "_step_down", keeps)
+
+
+def forgets_the_snapshots_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ControllerRunner, "load", lambda *_: None)
+
+
+MUTANTS = {
+    replies_before_anything_is_committed: "were made and are not known",
+    decides_before_it_has_applied_its_log: "have different clusters",
+    keeps_what_was_not_committed: "have different clusters",
+    forgets_the_snapshots_it_is_given: "cannot be read",
+}
+"""And what is said when they are caught."""
+
+
+@pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutate: mutate.__name__)
+def test_a_server_with_a_planted_fault_is_caught(mutate: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    assert MUTANTS[mutate] in first_breach()
+
+
+def first_breach() -> str:
+    for seed in range(30):
+        try:
+            run_seed(seed)
+        except Exception as breach:
+            return str(breach)
+    raise AssertionError("nobody noticed")

@@ -1,0 +1,85 @@
+"""`penstock cluster` and `penstock quorum`: a cluster of real processes is started, harmed, mended and stopped."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.commands import Shell
+
+HERE = ("--dir", "c")
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """In whose directory three nodes run."""
+    shell = Shell(tmp_path_factory.mktemp("cluster"))
+    try:
+        assert "3 nodes serve" in shell("cluster", "up", "--nodes", "3", *HERE)
+        yield shell
+    finally:
+        shell.run("cluster", "down", *HERE)
+
+
+def status(shell: Shell) -> dict[int, dict[str, object]]:
+    done = shell.run("cluster", "status", "-o", "json", *HERE)
+    return {node["node"]: node for node in json.loads(done.stdout)["nodes"]}
+
+
+def test_status_has_every_address_and_one_leader(shell: Shell) -> None:
+    nodes = status(shell)
+    assert sorted(nodes) == [1, 2, 3]
+    assert all(node["serves"] for node in nodes.values())
+    assert [node["quorum"] for node in nodes.values()].count("leader") == 1
+    addresses = [node[name] for node in nodes.values() for name in ("address", "controller")]
+    assert len(set(addresses)) == 6
+    said = json.loads(shell("quorum", "-o", "json", "-b", str(nodes[2]["address"])))
+    assert {row["node"] for row in said["replicas"]} == {1, 2, 3}
+    assert nodes[said["leader"]]["quorum"] == "leader"
+
+
+def test_a_killed_leader_is_replaced_and_comes_back(shell: Shell) -> None:
+    before = status(shell)
+    leader = next(number for number, node in before.items() if node["quorum"] == "leader")
+    other = next(number for number in before if number != leader)
+    assert shell("cluster", "kill", str(leader), *HERE) == f"Killed node {leader}.\n"
+    assert f"node {leader} does not run" in shell.fails("cluster", "kill", str(leader), *HERE)
+    assert shell.run("cluster", "status", *HERE).returncode == 1
+    shell("topic", "create", "made-meanwhile", "-p", "2", "-r", "2", "-b", str(before[other]["address"]))
+    assert "3 nodes serve" in shell("cluster", "up", *HERE)
+    assert "made-meanwhile" in shell("topic", "list", "-b", str(before[leader]["address"]))
+    assert "All" not in shell("cluster", "up", *HERE)  # what is said while it waits is for whoever watches
+
+
+def test_a_broker_joins_and_is_emptied(shell: Shell) -> None:
+    assert "4 nodes serve" in shell("cluster", "up", "--nodes", "4", *HERE)
+    nodes = status(shell)
+    assert (nodes[4]["role"], nodes[4]["quorum"], nodes[4]["controller"]) == ("broker", "observer", None)
+    assert "node 9" in shell.fails("cluster", "decommission", "9", *HERE)
+    assert "Node 4" in shell("cluster", "decommission", "4", *HERE)
+    shell("topic", "create", "elsewhere", "-p", "9", "-r", "1", "-b", str(nodes[1]["address"]))
+    (found,) = json.loads(shell("topic", "describe", "elsewhere", "-o", "json", "-b", str(nodes[1]["address"])))
+    assert 4 not in {each["leader"] for each in found["partitions"]}
+    assert "may have replicas again" in shell("cluster", "decommission", "4", "--undo", *HERE)
+
+
+def test_a_process_that_took_the_number_of_a_node_is_not_touched(shell: Shell) -> None:
+    """A number is used again after a while: the file also says when the process began."""
+    home = Path(shell.directory) / "c" / "node-4"
+    kept = (home / "pid").read_text()
+    (home / "pid").write_text(json.dumps({"pid": os.getpid(), "began": 1}))
+    assert "node 4 does not run" in shell.fails("cluster", "kill", "4", *HERE)
+    (home / "pid").write_text(kept)
+
+
+def test_a_directory_without_a_cluster_is_told_apart(shell: Shell) -> None:
+    assert "penstock cluster up --dir nowhere" in shell.fails("cluster", "status", "--dir", "nowhere")
+
+
+def test_down_stops_all_and_up_finds_everything_again(shell: Shell) -> None:
+    assert shell("cluster", "down", *HERE) == "Stopped nodes 1, 2, 3, 4.\n"
+    assert shell("cluster", "down", *HERE) == "No node was running.\n"
+    assert "4 nodes serve" in shell("cluster", "up", *HERE)
+    assert "made-meanwhile" in shell("topic", "list", "-b", str(status(shell)[3]["address"]))

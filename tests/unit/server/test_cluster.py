@@ -1,0 +1,355 @@
+"""Three whole nodes on virtual time: they elect, let brokers in, and answer for the controller, whoever is asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.client.admin import Admin
+from penstock.client.bootstrap import Address
+from penstock.client.cluster import Cluster
+from penstock.client.configs import ConfigKind
+from penstock.client.errors import Refused
+from penstock.client.ports import ClientPorts
+from penstock.metadata.image import Image
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.model.errors import ErrorCode
+from penstock.server.node import Node
+from penstock.server.settings import Membership, NodeSettings
+from penstock.simulator.node import Ports
+from penstock.simulator.world import World
+from penstock.wire.messages import broker_registration as registering
+from tests.simulation.servers_world import CONTROLLER_PORT, NODES, PORT, settings_for
+
+SESSION_S = 3.0
+
+
+class Town:
+    """Nodes by number, and a client's ports."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.nodes: dict[int, Node] = {}
+        self.failures: list[str] = []
+        self.ports: ClientPorts | None = None
+
+    def add(self, settings: NodeSettings) -> None:
+        node_id = settings.node_id
+
+        async def live(ports: Ports) -> None:
+            node = Node(ports, settings, on_failure=self.failures.append)
+            await node.start()
+            self.nodes[node_id] = node
+            await asyncio.get_running_loop().create_future()
+
+        self.world.add(f"node-{node_id}", live)
+        self.world.start(f"node-{node_id}")
+
+    def kill(self, node_id: int) -> None:
+        self.world.kill(f"node-{node_id}")
+        del self.nodes[node_id]
+
+    def start(self, node_id: int) -> None:
+        self.world.start(f"node-{node_id}")
+
+    @property
+    def leader(self) -> int | None:
+        return next((number for number, node in self.nodes.items() if node.controller.is_active), None)
+
+    async def until(self, condition: Callable[[], object], limit_s: float = 20.0) -> float:
+        """Waits for something to become true; how long it took."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not condition():
+            assert loop.time() - began < limit_s, "never became true"
+            assert not self.failures, self.failures
+            await asyncio.sleep(0.01)
+        return loop.time() - began
+
+    async def all_serve(self, count: int = 3) -> None:
+        def is_so() -> bool:
+            return len(self.nodes) == count and all(
+                node.is_serving
+                and len([b for b in node.controller.image.brokers.values() if not b.is_fenced]) == self.brokers
+                for node in self.nodes.values()
+            )
+
+        await self.until(is_so)
+
+    @property
+    def brokers(self) -> int:
+        return sum(node.settings.membership.is_broker for node in self.nodes.values())
+
+    def admin(self, node_id: int) -> Admin:
+        assert self.ports is not None
+        return Admin(Cluster(f"node-{node_id}:{PORT}", ports=self.ports, timeout_ms=10_000))
+
+
+Story = Callable[[Town], Awaitable[None]]
+
+
+def tell(story: Story, settings: Callable[[int], NodeSettings] = settings_for) -> None:
+    """Three nodes come up, then the story."""
+    ends: list[BaseException | None] = []
+
+    async def main(ports: Ports) -> None:
+        town.ports = ClientPorts(ports.network, ports.clock, ports.entropy)
+        try:
+            await town.all_serve()
+            await story(town)
+        except BaseException as error:
+            ends.append(error)
+            raise
+        ends.append(None)
+
+    with World(1) as world:
+        town = Town(world)
+        for node_id in NODES:
+            town.add(settings(node_id))
+        world.add("client", main, tolerates=(Exception,))
+        world.start("client")
+        for _ in range(60):
+            world.run(2.0)
+            if ends:
+                break
+        assert ends, "the story has no end"
+        if ends[0] is not None:
+            raise ends[0]
+
+
+def test_a_topic_made_through_any_node_is_known_to_that_node_at_once_and_to_all_soon() -> None:
+    async def story(town: Town) -> None:
+        for node_id in NODES:
+            await town.admin(node_id).create_topic(f"t{node_id}", 6, 3)
+            assert f"t{node_id}" in town.nodes[node_id].controller.image.topics
+        took = await town.until(lambda: all(len(node.controller.image.topics) == 3 for node in town.nodes.values()))
+        assert took < 0.2
+        image = town.nodes[1].controller.image
+        assert [node.controller.image.topics["t1"] for node in town.nodes.values()] == [image.topics["t1"]] * 3
+        leaders = [placed.leader for placed in image.topics["t1"].partitions.values()]
+        assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+        for node_id, node in town.nodes.items():
+            led = [index for index in range(6) if node.partitions.named("t1", index) is not None]
+            assert led == [index for index, leader in enumerate(leaders) if leader == node_id]
+        await town.admin(1).delete_topic("t2")
+        assert "t2" not in town.nodes[1].controller.image.topics
+        with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS"):
+            await town.admin(2).create_topic("t1", 1, 1)
+
+    tell(story)
+
+
+def test_a_killed_broker_is_fenced_long_before_its_session_is_over() -> None:
+    """Its connection ends, the controller looks, and nobody listens where it was."""
+
+    async def story(town: Town) -> None:
+        leader = town.leader
+        victim = next(node_id for node_id in NODES if node_id != leader)
+        town.kill(victim)
+        assert leader is not None
+        took = await town.until(lambda: town.nodes[leader].controller.image.brokers[victim].is_fenced)
+        assert took < SESSION_S / 5
+
+    tell(story)
+
+
+def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -> None:
+    async def story(town: Town) -> None:
+        leader = town.leader
+        assert leader is not None
+        victim = next(node_id for node_id in NODES if node_id != leader)
+        town.world.pause(f"node-{victim}")
+        took = await town.until(lambda: town.nodes[leader].controller.image.brokers[victim].is_fenced)
+        assert SESSION_S - 1 < took < SESSION_S + 1
+        town.world.resume(f"node-{victim}")
+        await town.until(lambda: not town.nodes[leader].controller.image.brokers[victim].is_fenced)
+
+    tell(story)
+
+
+def test_another_controller_decides_soon_after_the_leader_is_killed() -> None:
+    async def story(town: Town) -> None:
+        leader = town.leader
+        assert leader is not None
+        rest = [node_id for node_id in NODES if node_id != leader]
+        town.kill(leader)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await town.admin(rest[0]).create_topic("t", 2, 2)
+        assert loop.time() - began < SESSION_S
+        town.start(leader)
+        await town.until(lambda: leader in town.nodes and "t" in town.nodes[leader].controller.image.topics)
+        await town.all_serve()
+
+    tell(story)
+
+
+def test_a_broker_that_died_with_its_controller_is_fenced_by_the_next_one_at_once() -> None:
+    async def story(town: Town) -> None:
+        leader = town.leader
+        assert leader is not None
+        town.kill(leader)
+        await town.until(lambda: town.leader is not None)
+        nodes = town.nodes.values()
+        took = await town.until(lambda: all(node.controller.image.brokers[leader].is_fenced for node in nodes))
+        assert took < SESSION_S / 5
+
+    tell(story)
+
+
+def test_a_controller_that_stands_still_costs_no_live_broker_its_place() -> None:
+    async def story(town: Town) -> None:
+        leader = town.leader
+        assert leader is not None
+        rest = [node_id for node_id in NODES if node_id != leader]
+        fenced: list[int] = []
+
+        def watch(node: Node) -> None:
+            def look(_changes: object, image: Image) -> None:
+                fenced.extend(node_id for node_id in rest if image.brokers[node_id].is_fenced)
+
+            node.controller.subscribe(look)
+
+        for node_id in rest:
+            watch(town.nodes[node_id])
+        town.world.pause(f"node-{leader}")
+        await town.until(lambda: any(town.nodes[node_id].controller.is_active for node_id in rest))
+        await asyncio.sleep(3 * SESSION_S)
+        assert all(town.nodes[node_id].controller.image.brokers[leader].is_fenced for node_id in rest)
+        assert not fenced
+        town.world.resume(f"node-{leader}")
+        await town.all_serve()
+
+    tell(story)
+
+
+def test_what_was_answered_is_there_when_all_nodes_have_lost_power() -> None:
+    async def story(town: Town) -> None:
+        await town.admin(2).create_topic("kept", 3, 3)
+        for node_id in NODES:
+            town.world.cut_power(f"node-{node_id}")
+        town.nodes.clear()
+        for node_id in NODES:
+            town.start(node_id)
+        await town.all_serve()
+        assert all("kept" in node.controller.image.topics for node in town.nodes.values())
+
+    tell(story)
+
+
+def test_a_broker_joins_by_the_address_of_one_controller_and_takes_the_cluster_from_a_snapshot() -> None:
+    async def story(town: Town) -> None:
+        for number in range(60):
+            await town.admin(1 + number % 3).create_topic(f"t{number}", 1, 1)
+        await town.until(lambda: all(node.quorum.log.start_offset > 0 for node in town.nodes.values()))
+        joining = replace(
+            settings_for(4),
+            membership=Membership(is_controller=False, bootstrap_servers=(Address("node-2", CONTROLLER_PORT),)),
+        )
+        town.add(joining)
+        await town.all_serve(4)
+        node = town.nodes[4]
+        assert len(node.controller.image.topics) == 60
+        assert node.quorum.log.start_offset > 0, "it has not begun with a snapshot"
+        await town.admin(4).create_topic("by-the-new-one", 1, 1)
+        assert 4 not in node.quorum.raft.voters.by_id
+
+    tell(story)
+
+
+def test_a_node_that_only_is_a_controller_votes_and_decides_and_has_no_topics() -> None:
+    def settings(node_id: int) -> NodeSettings:
+        plain = settings_for(node_id)
+        return replace(plain, membership=replace(plain.membership, is_broker=node_id == 3))
+
+    async def story(town: Town) -> None:
+        await town.admin(3).create_topic("t", 3, 1)
+        assert sorted(town.nodes[3].controller.image.brokers) == [3]
+        for node_id in (1, 2):
+            await town.until(lambda: "t" in town.nodes[node_id].controller.image.topics)  # noqa: B023 - awaited at once
+            assert list(town.nodes[node_id].directory.logs) == ["__cluster_metadata-0"]
+
+    tell(story, settings)
+
+
+def test_settings_of_a_broker_are_changed_through_that_broker_wherever_the_controller_is() -> None:
+    async def story(town: Town) -> None:
+        changes: dict[str, Any] = {"broker.decommission": "true"}
+        for node_id in NODES:
+            await town.admin(node_id).alter_configs(ConfigKind.BROKER, str(node_id), changes)
+        image = town.nodes[1].controller.image
+        await town.until(lambda: image is not town.nodes[1].controller.image)
+        found = await town.admin(2).describe_configs(ConfigKind.BROKER, "2")
+        assert found["broker.decommission"].value == "true"
+
+    tell(story)
+
+
+def test_every_voter_has_told_its_directory_and_every_controller_is_registered() -> None:
+    async def story(town: Town) -> None:
+        def are_known() -> bool:
+            node = town.nodes[1]
+            voters = node.quorum.raft.voters.by_id
+            keys = [voters[node_id].key for node_id in NODES]
+            controllers = sorted(node.controller.image.controllers)
+            return keys == [town.nodes[node_id].quorum.key for node_id in NODES] and controllers == [1, 2, 3]
+
+        await town.until(are_known)
+        description = await town.admin(3).describe_quorum()
+        assert description.leader_id == town.leader
+        assert [voter.node_id for voter in description.voters] == [1, 2, 3]
+        assert not description.observers
+
+    tell(story)
+
+
+def test_a_node_hands_over_what_it_leads_before_it_stops() -> None:
+    async def story(town: Town) -> None:
+        await town.admin(1).create_topic("t", 6, 3)
+        leader = town.leader
+        assert leader is not None
+        other = next(node_id for node_id in NODES if node_id != leader)
+        await town.nodes[leader].stop()
+        del town.nodes[leader]
+        assert await town.until(lambda: town.nodes[other].controller.image.brokers[leader].is_fenced) < 0.5
+        image = town.nodes[other].controller.image
+        assert leader not in [placed.leader for placed in image.topics["t"].partitions.values()]
+        assert await town.until(lambda: town.leader is not None) < 1.0
+
+    tell(story)
+
+
+def test_another_node_under_the_number_of_a_live_one_is_kept_out() -> None:
+    async def story(town: Town) -> None:
+        response = await town.nodes[3].channel.ask(
+            registering.BrokerRegistrationRequest(
+                broker_id=2,
+                cluster_id="simulated",
+                incarnation_id=bytes(16),
+                listeners=[],
+                features=[],
+                rack=None,
+                log_dirs=[bytes(range(16))],
+            ),
+            registering.BrokerRegistrationResponse,
+        )
+        assert response.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    tell(story)
+
+
+def test_a_broker_of_another_cluster_is_not_let_in() -> None:
+    async def story(town: Town) -> None:
+        stranger = replace(
+            settings_for(7),
+            cluster_id="another",
+            membership=Membership(is_controller=False, bootstrap_servers=(Address("node-1", CONTROLLER_PORT),)),
+            broker=BrokerSettings({"advertised.listeners": f"PLAINTEXT://node-7:{PORT}"}),
+        )
+        town.add(stranger)
+        await asyncio.sleep(3.0)
+        assert 7 not in town.nodes[1].controller.image.brokers
+
+    tell(story)
