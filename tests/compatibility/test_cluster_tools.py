@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.compatibility.kafka_tools import KafkaTools
+from tests.system.victim import free_port
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("kafka_tools")]
 
@@ -34,7 +35,7 @@ def tools() -> Iterator[KafkaTools]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """As `penstock cluster status -o json` tells it."""
     directory = str(tmp_path_factory.mktemp("cluster"))
-    penstock("cluster", "up", "--nodes", "3", "--dir", directory)
+    penstock("cluster", "up", "--nodes", "3", "--port", str(free_port()), "--dir", directory)
     try:
         yield json.loads(penstock("cluster", "status", "-o", "json", "--dir", directory))
     finally:

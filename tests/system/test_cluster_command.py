@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.commands import Shell
+from tests.system.victim import free_port
 
 HERE = ("--dir", "c")
 
@@ -17,7 +18,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """In whose directory three nodes run."""
     shell = Shell(tmp_path_factory.mktemp("cluster"))
     try:
-        assert "3 nodes serve" in shell("cluster", "up", "--nodes", "3", *HERE)
+        assert "3 nodes serve" in shell("cluster", "up", "--nodes", "3", "--port", str(free_port()), *HERE)
         yield shell
     finally:
         shell.run("cluster", "down", *HERE)
@@ -54,7 +55,7 @@ def test_a_killed_leader_is_replaced_and_comes_back(shell: Shell) -> None:
 
 
 def test_a_broker_joins_and_is_emptied(shell: Shell) -> None:
-    assert "4 nodes serve" in shell("cluster", "up", "--nodes", "4", *HERE)
+    assert "4 nodes serve" in shell("cluster", "up", "--nodes", "4", "--port", str(free_port()), *HERE)
     nodes = status(shell)
     assert (nodes[4]["role"], nodes[4]["quorum"], nodes[4]["controller"]) == ("broker", "observer", None)
     assert "node 9" in shell.fails("cluster", "decommission", "9", *HERE)

@@ -1,5 +1,6 @@
 """A broker that is killed and started again: a process of its own, always on the same port and the same data."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -17,13 +18,20 @@ END_S = 20.0
 CUT = signal.SIGUSR1
 """How a victim on a lossy disk is told that its power fails."""
 DAMAGE = "Damage in the data directory"
+PORTS = range(20_000, 32_000)
+"""Below those that outgoing connections are given."""
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody listens on now, and that no connection is given while whoever listens there is down."""
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Victim:

@@ -27,6 +27,7 @@ NodeArgument = Annotated[int, typer.Argument(metavar="N", min=1, help="The numbe
 def up(
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, max=100, help="How many; 3 for a new cluster.")] = None,
     directory: DirOption = HOME,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where to look for free ports from.")] = 19092,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds until all must serve.")] = READY_S,
 ) -> None:
     """Start a cluster, or what is missing of it; with more --nodes than before, brokers join it."""
@@ -38,7 +39,7 @@ def up(
         directory.mkdir(parents=True, exist_ok=True)
         cluster = LocalCluster(directory)
         nodes = nodes or 3
-    cluster.grow(nodes or len(cluster.nodes))
+    cluster.grow(nodes or len(cluster.nodes), port)
     started = [each.node_id for each in cluster.nodes if cluster.pid(each.node_id) is None]
     for node_id in started:
         cluster.start(node_id)

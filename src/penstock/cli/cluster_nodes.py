@@ -22,8 +22,8 @@ from typing import Final
 from penstock.cli.failing import Failed
 
 HOST: Final = "127.0.0.1"
-FIRST_PORT: Final = 19092
 PORTS_TRIED: Final = 2_000
+PORTS_END: Final = 65_536
 STOP_S: Final = 30.0
 VOTERS_MAX: Final = 3
 PAUSE_S: Final = 0.05
@@ -96,15 +96,15 @@ class LocalCluster:
 
     # --- making nodes
 
-    def grow(self, count: int) -> list[NodePlace]:
-        """Makes nodes until there are so many; the first ones vote. Those that were made now."""
+    def grow(self, count: int, first_port: int) -> list[NodePlace]:
+        """Makes nodes until there are so many, on free ports; the first ones vote. Those that were made now."""
         voters = (VOTERS_MAX if count >= VOTERS_MAX else 1) if not self.nodes else 0
         made: list[NodePlace] = []
         taken = {port for each in self.nodes for port in (each.port, each.controller_port)}
         for node_id in range(len(self.nodes) + 1, count + 1):
-            port = _free_port(taken)
+            port = _free_port(first_port, taken)
             taken.add(port)
-            controller_port = _free_port(taken) if node_id <= voters else None
+            controller_port = _free_port(first_port, taken) if node_id <= voters else None
             taken.add(controller_port)
             made.append(NodePlace(node_id, port, controller_port))
         self.nodes += made
@@ -208,8 +208,9 @@ def _began(pid: int) -> int | None:
     return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
-def _free_port(taken: "set[int | None]") -> int:
-    for port in range(FIRST_PORT, FIRST_PORT + PORTS_TRIED):
+def _free_port(first: int, taken: "set[int | None]") -> int:
+    end = min(first + PORTS_TRIED, PORTS_END)
+    for port in range(first, end):
         if port in taken:
             continue
         with socket.socket() as probe:
@@ -219,6 +220,4 @@ def _free_port(taken: "set[int | None]") -> int:
             except OSError:
                 continue
             return port
-    raise Failed(
-        f"ports {FIRST_PORT} to {FIRST_PORT + PORTS_TRIED - 1} are all taken: stop something that listens there"
-    )
+    raise Failed(f"ports {first} to {end - 1} are all taken: say with --port where to look from")
