@@ -7,6 +7,8 @@ from penstock.log import directory, recovery
 from penstock.log.log import Log, SyncTicket
 from penstock.log.producers import ProducerStates
 from penstock.log.space import Reserve
+from penstock.raft.replicas import VoterSet
+from penstock.server.controller_runner import ControllerRunner
 from penstock.server.producer_ids import ProducerIds
 
 
@@ -78,6 +80,20 @@ def keep_no_reserve() -> None:
     _put(Reserve, "fill", lambda _self: None)
 
 
+def one_voter_decides() -> None:
+    """Whoever asks itself has a majority."""
+    _put(VoterSet, "majority", property(lambda _self: 1, lambda _self, _majority: None))
+
+
+def reply_before_commit() -> None:
+    """The controller answers when it has decided, not when that is committed."""
+
+    async def ask(self: ControllerRunner, command: Any) -> Any:
+        return self._carry_out(command).reply
+
+    _put(ControllerRunner, "ask", ask)
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "fail-on-full-roll": fail_on_full_roll,
@@ -86,4 +102,6 @@ PLANTS: dict[str, Callable[[], None]] = {
     "forget-producers": forget_producers,
     "give-ids-again": give_ids_again,
     "keep-no-reserve": keep_no_reserve,
+    "one-voter-decides": one_voter_decides,
+    "reply-before-commit": reply_before_commit,
 }

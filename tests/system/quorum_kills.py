@@ -3,16 +3,17 @@
     python -m tests.system.quorum_kills --controllers 3 --count 200 --power-cuts 50 --record
 
 Three or five controllers and a broker, each a process of its own. Kills are SIGKILL on ordinary files; power cuts
-befall controllers on lossy disks. Half of them strike whoever leads. Then: no two active controllers of one epoch,
-every topic that was acknowledged in the metadata log of every controller, none that was deleted. `--record` adds to
-docs/results/quorum-kills.md.
+befall controllers on lossy disks. Most strike one controller, often whoever leads; some strike all at once. Then: no
+two active controllers of one epoch, every topic that was acknowledged in the metadata log of every controller, none
+that was deleted. `--record` adds to docs/results/quorum-kills.md, `--seconds` ends a piece of a longer campaign,
+`--plant` gives the controllers a bug that the checks must find.
 """
 
 import argparse
 import asyncio
 import datetime
 import json
-import os
+import math
 import platform
 import re
 import signal
@@ -30,6 +31,7 @@ from typing import Any, Final, Self, TypeVar
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError, Refused
+from penstock.client.quorum import QuorumDescription
 from penstock.host.clock import HostClock
 from penstock.host.entropy import HostEntropy
 from penstock.log.directory import open_directory
@@ -48,6 +50,7 @@ from penstock.wire.messages.create_topics import CreatableTopic, CreateTopicsReq
 from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from penstock.wire.types import ZERO_UUID
 from tests.system.commands import ENVIRONMENT
+from tests.system.plants import PLANTS
 from tests.system.victim import CUT, DAMAGE, ROOT, free_port
 
 RESULTS: Final = ROOT / "docs" / "results"
@@ -55,12 +58,14 @@ KILLS, POWER_CUTS = "SIGKILL", "power cut"
 CLUSTER: Final = "kills"
 BROKER: Final = 100
 REQUEST_MS: Final = 4_000
+ALL_AT_ONCE: Final = 0.1
+OF_THE_LEADER: Final = 0.5
 READY_S: Final = 60.0
 FAILOVER_S: Final = 30.0
 END_S: Final = 20.0
 SNAPSHOT_BYTES: Final = 20_000
 HEAD: Final = (
-    "| Controllers | Crash | Crashes | Of the leader | Topics made | Deleted | Lost | Epochs "
+    "| Controllers | Crash | Crashes | Of the leader | Of all at once | Topics made | Deleted | Lost | Epochs "
     "| Possible again, p50 s | p99 s | Seconds | Date | Revision | Seed |"
 )
 ACTIVE: Final = re.compile(r"Active controller of epoch (\d+)\.")
@@ -77,13 +82,21 @@ class Broken(AssertionError):
 class NodeProcess:
     """One node, life after life."""
 
-    def __init__(self, directory: Path, node_id: int, settings: Mapping[str, str], lossy_seed: int | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        node_id: int,
+        settings: Mapping[str, str],
+        lossy_seed: int | None = None,
+        plant: str | None = None,
+    ) -> None:
         self.node_id = node_id
         self.data = directory / f"node-{node_id}"
         self.log_path = directory / f"node-{node_id}.log"
         self._file = directory / f"node-{node_id}.properties"
         self._file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._lossy_seed = lossy_seed
+        self._plant = plant
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
@@ -92,16 +105,25 @@ class NodeProcess:
         self.starts += 1
         if self._lossy_seed is not None:
             command += ["--lossy", str(self._lossy_seed * 1_000_000 + self.node_id * 10_000 + self.starts)]
+        if self._plant is not None:
+            command += ["--plant", self._plant]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=ENVIRONMENT, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
 
     def end(self, number: int) -> None:
+        self.send(number)
+        self.wait()
+
+    def send(self, number: int) -> None:
         assert self._process is not None
         if self._process.poll() is not None:
             raise Broken(f"node {self.node_id} ended by itself: {self.log[-2000:]}")
         self._process.send_signal(number)
+
+    def wait(self) -> None:
+        assert self._process is not None
         self._process.wait(END_S)
 
     def stop(self) -> None:
@@ -122,7 +144,9 @@ class NodeProcess:
 class Quorum:
     """Controllers and a broker; all are stopped at the end, however the story ends."""
 
-    def __init__(self, directory: Path, controllers: int, lossy_seed: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, controllers: int, lossy_seed: int | None = None, plant: str | None = None
+    ) -> None:
         ports = {node_id: free_port() for node_id in range(1, controllers + 1)}
         voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
         shared = {
@@ -144,6 +168,7 @@ class Quorum:
                     "log.dirs": str(directory / f"node-{node_id}"),
                 },
                 lossy_seed,
+                plant,
             )
             for node_id, port in ports.items()
         }
@@ -155,7 +180,7 @@ class Quorum:
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(directory / f"node-{BROKER}"),
         }
-        self.broker = NodeProcess(directory, BROKER, settings, None)
+        self.broker = NodeProcess(directory, BROKER, settings)
 
     def __enter__(self) -> Self:
         for each in (*self.controllers.values(), self.broker):
@@ -241,6 +266,7 @@ class Outcome:
     controllers: int
     crashes: int
     of_leaders: int
+    of_all: int
     made: int
     deleted: int
     epochs: int
@@ -248,11 +274,12 @@ class Outcome:
     failovers_s: list[float]
 
     def text(self) -> str:
+        p50, p99 = (percentile(self.failovers_s, each) for each in (50, 99))
         return (
-            f"{self.controllers} controllers, {self.kind}: {self.crashes} ({self.of_leaders} of the leader) in "
-            f"{self.seconds:.0f} s; {self.made} topics made, {self.deleted} deleted, none lost; {self.epochs} epochs, "
-            f"one leader each; changes possible again after p50 {percentile(self.failovers_s, 50):.2f} s, "
-            f"p99 {percentile(self.failovers_s, 99):.2f} s"
+            f"{self.controllers} controllers, {self.kind}: {self.crashes} in {self.seconds:.0f} s, "
+            f"{self.of_leaders} of the leader, {self.of_all} of all at once; "
+            f"{self.made} topics made, {self.deleted} deleted, none lost; {self.epochs} epochs, one leader each; "
+            f"changes possible again after p50 {p50:.2f} s, p99 {p99:.2f} s"
         )
 
 
@@ -261,54 +288,111 @@ def percentile(values: list[float], percent: int) -> float:
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else 0.0
 
 
-async def run(directory: Path, controllers: int, kind: str, count: int, seed: int) -> Outcome:
-    """Crashes controllers so many times under churn, then looks at what is left."""
-    began, random, promises = time.monotonic(), Random(seed), Promises()
-    failovers: list[float] = []
-    of_leaders = 0
-    with Quorum(directory, controllers, seed if kind == POWER_CUTS else None) as quorum:
+class Campaign:
+    """Crashes, one after the other, under churn."""
+
+    def __init__(self, quorum: Quorum, admin: Admin, kind: str, promises: Promises, random: Random) -> None:
+        self._quorum = quorum
+        self._admin = admin
+        self._signal = CUT if kind == POWER_CUTS else signal.SIGKILL
+        self._promises = promises
+        self._random = random
+        self.crashes = 0
+        self.of_leaders = 0
+        self.of_all = 0
+        self.failovers_s: list[float] = []
+
+    async def crash(self) -> None:
+        """One, and everybody is there again."""
+        drawn = self._random.random()
+        if drawn < ALL_AT_ONCE:
+            await self._crash_all()
+        else:
+            leader = (await self._admin.describe_quorum(timeout_ms=int(FAILOVER_S * 1000))).leader_id
+            victim = leader if drawn < OF_THE_LEADER else self._random.choice(list(self._quorum.controllers))
+            await self._crash_one(victim, is_leader=victim == leader)
+        self.crashes += 1
+        await until_all_vote(self._admin, len(self._quorum.controllers))
+
+    async def _crash_one(self, victim: int, *, is_leader: bool) -> None:
+        await self._some_time()
+        self._quorum.controllers[victim].end(self._signal)
+        crashed = time.monotonic()
+        await self._make_topic()
+        if is_leader:
+            self.of_leaders += 1
+            self.failovers_s.append(time.monotonic() - crashed)
+        await self._some_time()
+        self._quorum.controllers[victim].start()
+
+    async def _crash_all(self) -> None:
+        """Nothing was promised but what is on stable storage."""
+        self.of_all += 1
+        await self._some_time()
+        for process in self._quorum.controllers.values():
+            process.send(self._signal)
+        for process in self._quorum.controllers.values():
+            process.wait()
+        for process in self._quorum.controllers.values():
+            process.start()
+        await self._make_topic()
+
+    async def _make_topic(self) -> None:
+        name = f"after-{self.crashes}"
+        await make_topic(self._admin, name)
+        self._promises.there.add(name)
+
+    async def _some_time(self) -> None:
+        await asyncio.sleep(self._random.random() * 0.3)
+
+
+async def run(
+    directory: Path,
+    controllers: int,
+    kind: str,
+    count: int,
+    seed: int,
+    *,
+    seconds_max: float = math.inf,
+    plant: str | None = None,
+) -> Outcome:
+    """Crashes controllers so many times under churn, as far as the time goes, then looks at what is left."""
+    began, promises = time.monotonic(), Promises()
+    with Quorum(directory, controllers, seed if kind == POWER_CUTS else None, plant) as quorum:
         cluster = Cluster(quorum.address, request_timeout_ms=5_000, timeout_ms=int(READY_S * 1000))
         admin = Admin(cluster)
         await admin.create_topic("first", 1, 1, timeout_ms=int(READY_S * 1000))
         churning = [asyncio.create_task(churn(quorum.address, promises, seed * 10 + number)) for number in (1, 2)]
-        for crash in range(count):
-            leader = (await admin.describe_quorum(timeout_ms=int(FAILOVER_S * 1000))).leader_id
-            victim = leader if random.random() < 0.5 else random.choice(list(quorum.controllers))
-            of_leaders += victim == leader
-            await asyncio.sleep(random.random() * 0.3)
-            quorum.controllers[victim].end(CUT if kind == POWER_CUTS else signal.SIGKILL)
-            killed = time.monotonic()
-            await make_topic(admin, f"after-{crash}")
-            promises.there.add(f"after-{crash}")
-            if victim == leader:
-                failovers.append(time.monotonic() - killed)
-            await asyncio.sleep(random.random() * 0.3)
-            quorum.controllers[victim].start()
-            await until_all_vote(admin, controllers)
-            _tell(f"{kind}: {crash + 1} of {count}, {promises.made} made")
+        campaign = Campaign(quorum, admin, kind, promises, Random(seed))
+        while campaign.crashes < count and time.monotonic() - began < seconds_max:
+            await campaign.crash()
+            _tell(f"{kind}: {campaign.crashes} of {count}, {promises.made} made")
         promises.is_working = False
         await asyncio.gather(*churning)
         await make_topic(admin, "last")
         promises.there.add("last")
         listed = {topic.name for topic in await admin.list_topics()}
         _compare("the broker", listed, promises)
-        await until_all_vote(admin, controllers, lag_max=0)
+        promised_end = (await until_all_vote(admin, controllers, lag_max=0)).high_watermark
         await cluster.close()
         epochs = quorum.check_leaders()
         quorum.check_words()
     for node_id, process in quorum.controllers.items():
-        image = await image_of(process.data, node_id)
+        end_offset, image = await image_of(process.data, node_id)
+        if end_offset < promised_end:
+            raise Broken(f"controller {node_id} has {end_offset} records, of {promised_end} that it had acknowledged")
         _compare(f"controller {node_id}", set(image.topics), promises)
     return Outcome(
         kind,
         controllers,
-        count,
-        of_leaders,
+        campaign.crashes,
+        campaign.of_leaders,
+        campaign.of_all,
         promises.made,
         promises.deleted,
         epochs,
         time.monotonic() - began,
-        failovers,
+        campaign.failovers_s,
     )
 
 
@@ -321,7 +405,7 @@ async def make_topic(admin: Admin, name: str) -> None:
             raise
 
 
-async def until_all_vote(admin: Admin, controllers: int, lag_max: int = 20) -> None:
+async def until_all_vote(admin: Admin, controllers: int, lag_max: int = 20) -> QuorumDescription:
     """Everybody is back and has the log, but for what comes just now: the next crash is the only one."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
@@ -329,7 +413,7 @@ async def until_all_vote(admin: Admin, controllers: int, lag_max: int = 20) -> N
         now_ms = time.time() * 1000
         fresh = [each for each in found.voters if each.log_end_offset >= 0 and now_ms - each.last_fetch_ms < 1_500]
         if len(fresh) == controllers and found.lag_max <= lag_max:
-            return
+            return found
         await asyncio.sleep(0.05)
     raise Broken(f"not all controllers came back in {READY_S} s: {found}")
 
@@ -341,8 +425,8 @@ def _compare(who: str, names: set[str], promises: Promises) -> None:
         raise Broken(f"{who} knows {sorted(back)[:5]}, whose deletion was acknowledged")
 
 
-async def image_of(data: Path, node_id: int) -> Image:
-    """The cluster as a stopped controller's disk has it, up to the end of its log."""
+async def image_of(data: Path, node_id: int) -> tuple[int, Image]:
+    """The end of a stopped controller's log, and the cluster as it is there."""
     ports = host_ports(data)
     try:
         directory = await open_directory(
@@ -372,7 +456,7 @@ async def image_of(data: Path, node_id: int) -> Image:
                 for record in records_in(batch):
                     controller.apply(record)
                 position = batch.last_offset + 1
-        return controller.image
+        return position, controller.image
     finally:
         ports.close()
 
@@ -401,19 +485,30 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="kills")
     parser.add_argument("--power-cuts", type=int, default=50)
     parser.add_argument("--seed", type=int, help="of the first campaign; else one that no recorded run has taken")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="then no further crash follows")
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="a bug of the controllers")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    os.nice(5)
     runs = load_runs()
     for kind, count in ((KILLS, options.count), (POWER_CUTS, options.power_cuts)):
         if not count:
             continue
         seed = options.seed if options.seed is not None else 1 + len(runs)
         with tempfile.TemporaryDirectory(prefix="penstock-quorum-") as directory:
-            outcome = asyncio.run(run(Path(directory), options.controllers, kind, count, seed))
+            outcome = asyncio.run(
+                run(
+                    Path(directory),
+                    options.controllers,
+                    kind,
+                    count,
+                    seed,
+                    seconds_max=options.seconds,
+                    plant=options.plant,
+                )
+            )
         print(outcome.text(), flush=True)
         runs.append(_row(outcome, seed))
-        if options.record:
+        if options.record and options.plant is None:
             write(runs)
 
 
@@ -425,11 +520,11 @@ def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
         "seed": seed,
         "crashes": outcome.crashes,
         "of_leaders": outcome.of_leaders,
+        "of_all": outcome.of_all,
         "made": outcome.made,
         "deleted": outcome.deleted,
         "epochs": outcome.epochs,
-        "failover_p50_s": round(percentile(outcome.failovers_s, 50), 2),
-        "failover_p99_s": round(percentile(outcome.failovers_s, 99), 2),
+        "failovers_s": [round(each, 2) for each in outcome.failovers_s],
         "seconds": round(outcome.seconds),
         "date": datetime.date.today().isoformat(),
         "revision": revision.stdout.strip(),
@@ -444,33 +539,54 @@ def load_runs() -> list[dict[str, Any]]:
 
 def write(runs: list[dict[str, Any]]) -> None:
     (RESULTS / "quorum-kills.json").write_text(json.dumps(runs, indent=1) + "\n")
-    rows = [
-        f"| {run['controllers']} | {run['kind']} | {run['crashes']} | {run['of_leaders']} | {run['made']:,} "
-        f"| {run['deleted']:,} | 0 | {run['epochs']} | {run['failover_p50_s']:.2f} | {run['failover_p99_s']:.2f} "
-        f"| {run['seconds']} | {run['date']} | {run['revision']} | {run['seed']} |"
-        for run in runs
-    ]
+    sums: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        sums.setdefault((run["controllers"], run["kind"]), []).append(run)
     text = f"""# Kills and power cuts of controllers
 
 Controllers (`process.roles=controller`) and a broker, each a process of its own on one machine, while two clients make
-and delete topics as fast as they can. One controller after the other is crashed, half of the time whoever leads; the
-next crash comes when all have caught up again.
+and delete topics as fast as they can. The next crash comes when all have caught up again.
 
 - **SIGKILL**: on ordinary files.
 - **Power cut**: on [lossy disks](../fault-model.md) around ordinary files: what was not synced is lost, torn or kept.
 
-At the end every topic whose creation was acknowledged is in the metadata log of every controller, read from its stopped
-disk, and none whose deletion was; no epoch has had two active controllers; no start has found damage. *Possible again*
-is the time from the crash of the leader to the acknowledgement of a topic that was asked for right after it.
+About half strike whoever leads, one in ten all controllers at the same moment. At the end every topic whose creation
+was acknowledged is in the metadata log of every controller, read from its stopped disk, and none whose deletion was;
+no epoch has had two active controllers; no start has found damage. *Possible again* is the time from the crash of the
+leader to the acknowledgement of a topic that was asked for right after it.
+
+Together:
+
+{HEAD.replace(" Seconds | Date | Revision | Seed |", " Seconds |")}
+|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+{chr(10).join(_cells(of_kind) for of_kind in sums.values())}
+
+Piece by piece:
 
 {HEAD}
-|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|
-{chr(10).join(rows)}
+|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|
+{chr(10).join(f"{_cells([run])} {run['date']} | {run['revision']} | {run['seed']} |" for run in runs)}
 
-`./dev quorum-kills --controllers 3 --count 200 --power-cuts 50` adds to this table; Python {platform.python_version()},
-2 shared cores, 24 GiB.
+`./dev quorum-kills --controllers 3 --count 200 --power-cuts 50` adds to these tables; Python
+{platform.python_version()}, 2 shared cores, 24 GiB. The same with a bug in the controllers must fail:
+`python -m tests.system.quorum_kills --plant reply-before-commit` (killed), `--plant one-voter-decides` (killed),
+`--plant ack-before-sync --count 0` (power cuts).
 """
     (RESULTS / "quorum-kills.md").write_text(text)
+
+
+def _cells(runs: list[dict[str, Any]]) -> str:
+    """Pieces of one kind, added up."""
+    crashes, of_leaders, of_all, made, deleted, epochs, seconds = (
+        sum(run[name] for run in runs)
+        for name in ("crashes", "of_leaders", "of_all", "made", "deleted", "epochs", "seconds")
+    )
+    failovers_s = [each for run in runs for each in run["failovers_s"]]
+    return (
+        f"| {runs[0]['controllers']} | {runs[0]['kind']} | {crashes} | {of_leaders} | {of_all} | {made:,} "
+        f"| {deleted:,} | 0 | {epochs} | {percentile(failovers_s, 50):.2f} | {percentile(failovers_s, 99):.2f} "
+        f"| {seconds} |"
+    )
 
 
 if __name__ == "__main__":

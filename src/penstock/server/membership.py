@@ -12,7 +12,7 @@ from typing import Final
 from penstock.metadata.commands import RegisterBroker
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
 from penstock.model.errors import ErrorCode, ProtocolError
-from penstock.server.controller_channel import ANSWER_MS, ControllerChannel
+from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner, NotController
 from penstock.server.settings import CannotStart, Feature
 from penstock.wire.messages import broker_registration as registering
@@ -169,16 +169,16 @@ class Membership:
             want_fence=False,
             want_shut_down=wants_shutdown,
         )
-        timeout_ms = ANSWER_MS if wants_shutdown else self._patience_ms
+        timeout_ms = self._session_ms if wants_shutdown else max(1, self._session_ms // 3)
         try:
             return await self._channel.ask(request, BrokerHeartbeatResponse, timeout_ms=timeout_ms, lane="heartbeat")
         except ProtocolError as error:  # no controller, or one that is offline for good: the node is being stopped then
             return BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.code, should_shut_down=False)
 
     @property
-    def _patience_ms(self) -> int:
+    def _session_ms(self) -> int:
         """A controller that stands still is not waited for: there may be a new one, which has not heard from here."""
-        return max(1, self._controller.settings.number("broker.session.timeout.ms") // 3)
+        return self._controller.settings.number("broker.session.timeout.ms")
 
     async def _find_out(self) -> None:
         """The cluster does not know this registration any more: it was forgotten, or another process has taken over."""
@@ -204,7 +204,10 @@ class Membership:
             return
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while not (await self._heartbeat(wants_shutdown=True)).should_shut_down:
+                while not (answer := await self._heartbeat(wants_shutdown=True)).should_shut_down:
+                    if answer.error_code is ErrorCode.NOT_CONTROLLER:
+                        logger.warning("There is no controller that could let others take over what is led here.")
+                        return
                     await asyncio.sleep(EAGER_S)
         except TimeoutError:
             logger.warning("Others did not take over what is led here within %d ms.", timeout_ms)

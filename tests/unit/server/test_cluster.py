@@ -321,6 +321,17 @@ def test_a_node_hands_over_what_it_leads_before_it_stops() -> None:
     tell(story)
 
 
+def test_nodes_that_stop_together_do_not_wait_for_somebody_to_take_over() -> None:
+    async def story(town: Town) -> None:
+        await town.admin(1).create_topic("t", 6, 3)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.gather(*(node.stop() for node in town.nodes.values()))
+        assert loop.time() - began < SESSION_S + 1
+
+    tell(story, lambda node_id: replace(settings_for(node_id), stop_ms=60_000))
+
+
 def test_another_node_under_the_number_of_a_live_one_is_kept_out() -> None:
     async def story(town: Town) -> None:
         response = await town.nodes[3].channel.ask(
