@@ -3,13 +3,17 @@
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from penstock.host.entropy import HostEntropy
 from penstock.log import directory, recovery
 from penstock.log.log import Log, SyncTicket
 from penstock.log.producers import ProducerStates
 from penstock.log.space import Reserve
 from penstock.raft.replicas import VoterSet
-from penstock.server.controller_runner import ControllerRunner
+from penstock.server import quorum_runner
+from penstock.server.metadata_log import open_metadata_log
 from penstock.server.producer_ids import ProducerIds
+
+FORGOTTEN_RECORDS = 6
 
 
 def _put(owner: Any, name: str, bug: object) -> None:
@@ -81,27 +85,31 @@ def keep_no_reserve() -> None:
 
 
 def one_voter_decides() -> None:
-    """Whoever asks itself has a majority."""
+    """Whoever asks itself has a majority, and all ask at the same moment."""
     _put(VoterSet, "majority", property(lambda _self: 1, lambda _self, _majority: None))
+    _put(HostEntropy, "below", lambda _self, _limit: 0)
 
 
-def reply_before_commit() -> None:
-    """The controller answers when it has decided, not when that is committed."""
+def forget_last_changes() -> None:
+    """A start does not find the end of the metadata log, as if it had not been written yet."""
 
-    async def ask(self: ControllerRunner, command: Any) -> Any:
-        return self._carry_out(command).reply
+    async def open_and_cut(within: directory.DataDirectory) -> Log:
+        log = await open_metadata_log(within)
+        end_offset = max(log.start_offset, log.written_end - FORGOTTEN_RECORDS)
+        await within.truncate(log, end_offset, now_ms=0)
+        return log
 
-    _put(ControllerRunner, "ask", ask)
+    _put(quorum_runner, "open_metadata_log", open_and_cut)
 
 
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "fail-on-full-roll": fail_on_full_roll,
     "fail-on-full-write": fail_on_full_write,
+    "forget-last-changes": forget_last_changes,
     "forget-names": forget_names,
     "forget-producers": forget_producers,
     "give-ids-again": give_ids_again,
     "keep-no-reserve": keep_no_reserve,
     "one-voter-decides": one_voter_decides,
-    "reply-before-commit": reply_before_commit,
 }

@@ -10,6 +10,8 @@ import pytest
 from tests.system.commands import Shell
 from tests.system.victim import free_port
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 HERE = ("--dir", "c")
 
 
@@ -68,10 +70,10 @@ def test_a_broker_joins_and_is_emptied(shell: Shell) -> None:
 
 def test_a_process_that_took_the_number_of_a_node_is_not_touched(shell: Shell) -> None:
     """A number is used again after a while: the file also says when the process began."""
-    home = Path(shell.directory) / "c" / "node-4"
+    home = Path(shell.directory) / "c" / "node-3"
     kept = (home / "pid").read_text()
     (home / "pid").write_text(json.dumps({"pid": os.getpid(), "began": 1}))
-    assert "node 4 does not run" in shell.fails("cluster", "kill", "4", *HERE)
+    assert "node 3 does not run" in shell.fails("cluster", "kill", "3", *HERE)
     (home / "pid").write_text(kept)
 
 
@@ -80,7 +82,9 @@ def test_a_directory_without_a_cluster_is_told_apart(shell: Shell) -> None:
 
 
 def test_down_stops_all_and_up_finds_everything_again(shell: Shell) -> None:
-    assert shell("cluster", "down", *HERE) == "Stopped nodes 1, 2, 3, 4.\n"
+    nodes = status(shell)
+    shell("topic", "create", "kept", "-b", str(nodes[1]["address"]))
+    assert shell("cluster", "down", *HERE) == f"Stopped nodes {', '.join(map(str, nodes))}.\n"
     assert shell("cluster", "down", *HERE) == "No node was running.\n"
-    assert "4 nodes serve" in shell("cluster", "up", *HERE)
-    assert "made-meanwhile" in shell("topic", "list", "-b", str(status(shell)[3]["address"]))
+    assert f"{len(nodes)} nodes serve" in shell("cluster", "up", *HERE)
+    assert "kept" in shell("topic", "list", "-b", str(status(shell)[3]["address"]))

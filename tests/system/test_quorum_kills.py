@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.quorum_kills import KILLS, POWER_CUTS, run
+from penstock.client.errors import Refused
+from tests.system.quorum_kills import KILLS, POWER_CUTS, Broken, run
 
 LIMIT_S = 150
 
@@ -16,3 +17,15 @@ def test_crashed_controllers_lose_no_metadata_and_never_lead_twice(tmp_path: Pat
     assert outcome.made > count
     assert outcome.of_leaders > 0
     assert max(outcome.failovers_s) < 15
+
+
+@pytest.mark.parametrize(
+    ("kind", "plant", "said"),
+    [
+        (KILLS, "one-voter-decides", "was led by"),
+        (POWER_CUTS, "ack-before-sync", "is committed"),  # the broker knows of more than the controllers do
+    ],
+)
+def test_a_planted_bug_is_found(tmp_path: Path, kind: str, plant: str, said: str) -> None:
+    with pytest.raises((Broken, Refused), match=said):
+        asyncio.run(asyncio.wait_for(run(tmp_path, 3, kind, 20, seed=1, plant=plant), LIMIT_S))
