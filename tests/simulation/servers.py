@@ -4,6 +4,7 @@
     python -m tests.simulation.servers 0 200                 many worlds; a line for each that fails
     python -m tests.simulation.servers next 200 --record     as many that no recorded run has taken, added to
                                                              docs/results/servers-simulation.md
+    ... --workers 1 --pause-while FILE                       beside other work: while FILE exists, it waits
 
 The exit code says whether all promises were kept. A seed that failed belongs into tests/simulation/regressions.txt.
 """
@@ -16,7 +17,8 @@ import platform
 import sys
 import traceback
 from collections import Counter
-from time import process_time
+from pathlib import Path
+from time import process_time, sleep
 from typing import Any, NamedTuple
 
 from tests.simulation.campaign import RESULTS, revision
@@ -24,6 +26,7 @@ from tests.simulation.servers_world import END_S, Run, run_seed
 
 FIRST_OF_CAMPAIGN = 1_000_000
 CHUNK = 5
+POLL_S = 2.0
 
 
 class Outcome(NamedTuple):
@@ -49,11 +52,19 @@ def replay(seed: int) -> int:
     return 0
 
 
-def run_chunk(seeds: tuple[int, int]) -> Outcome:
+class Chunk(NamedTuple):
+    first: int
+    end: int
+    pause_while: Path | None
+
+
+def run_chunk(chunk: Chunk) -> Outcome:
     totals: Counter[str] = Counter()
     failed: list[int] = []
     began_s = process_time()
-    for seed in range(*seeds):
+    for seed in range(chunk.first, chunk.end):
+        while chunk.pause_while is not None and chunk.pause_while.exists():
+            sleep(POLL_S)
         try:
             totals.update(measures(run_seed(seed)))
         except Exception as error:
@@ -68,12 +79,12 @@ def measures(run: Run) -> dict[str, int]:
     return {**counted, "seeds": 1}
 
 
-def run_many(first: int, end: int, workers: int) -> Outcome:
+def run_many(first: int, end: int, workers: int, pause_while: Path | None) -> Outcome:
     """What happened in all of them together, and the seeds that failed."""
     totals: Counter[str] = Counter()
     failed: list[int] = []
     cpu_s = 0.0
-    chunks = [(at, min(at + CHUNK, end)) for at in range(first, end, CHUNK)]
+    chunks = [Chunk(at, min(at + CHUNK, end), pause_while) for at in range(first, end, CHUNK)]
     with multiprocessing.Pool(workers) as pool:
         for outcome in pool.imap_unordered(run_chunk, chunks):
             totals.update(outcome.totals)
@@ -128,7 +139,7 @@ have the logs of their replicas and no others.
 {chr(10).join(rows)}
 
 Together: {worlds:,} worlds, {hours:,.1f} virtual hours, {every["events"]:,} events, {failures} failed. {speed},
-Python {platform.python_version()}. `./dev simulate-servers 200` adds to this table.
+2 shared cores, Python {platform.python_version()}. `./dev simulate-servers 200` adds to this table.
 """
 
 
@@ -137,6 +148,7 @@ def main() -> int:
     parser.add_argument("first", help="a seed, or `next`")
     parser.add_argument("end", type=int, nargs="?", help="the seed behind the last one; after `next`, how many")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--pause-while", type=Path, metavar="FILE", help="waits while this file exists")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     slices = load()
@@ -147,7 +159,7 @@ def main() -> int:
         return replay(int(options.first))
     else:
         first, end = int(options.first), options.end
-    outcome = run_many(first, end, options.workers)
+    outcome = run_many(first, end, options.workers, options.pause_while)
     print(f"{end - first} worlds, {len(outcome.failed)} failed: {outcome.failed}; {dict(outcome.totals)}")
     if options.record:
         slices.append(

@@ -6,7 +6,6 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -14,12 +13,12 @@ import pytest
 
 from penstock.server.controller_runner import ControllerRunner, Leading
 from tests.simulation import stories
+from tests.simulation.regressions import seeds_of
 from tests.simulation.servers_world import run_seed
 
 SEEDS = 50
 CHUNK = 5
 FRESH = SystemRandom().randrange(10**9, 10**12)
-REGRESSIONS = Path(__file__).parent / "regressions.txt"
 
 run_all = partial(stories.run_all, run_seed, "servers")
 
@@ -35,8 +34,7 @@ def test_whole_servers_keep_their_promises(first: int, record_property: Callable
 
 
 def test_seeds_that_failed_once_hold() -> None:
-    lines = [line.split() for line in REGRESSIONS.read_text().splitlines() if line.strip() and line[0] != "#"]
-    run_all([int(words[1]) for words in lines if words[0] == "servers"])
+    run_all(seeds_of("servers"))
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
