@@ -19,6 +19,7 @@ from penstock.metadata.commands import RegisterBroker
 from penstock.metadata.controller import Controller
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Image
+from penstock.metadata.liveness import GAP_MS_MAX
 from penstock.metadata.records import FeatureLevelRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.snapshot import records_of
@@ -234,10 +235,12 @@ class Seat(Machine):
         return True
 
     def _silence(self, broker_id: int, epoch: int) -> float:
-        """On the node's clock; nobody can be late before the controller has begun."""
+        """On the node's clock, where a leap counts little; nobody can be late before the controller has begun."""
         if self._lost.get(broker_id) == epoch:
             return inf
-        return self._house.passed_ms(max(self._began_ms, self._arrivals.get((broker_id, epoch), 0.0)))
+        since_ms = max(self._began_ms, self._arrivals.get((broker_id, epoch), 0.0))
+        leaps = sum(at_ms > since_ms for at_ms in self._house.leapt_at_ms)
+        return self._house.passed_ms(since_ms) + GAP_MS_MAX * leaps
 
     def _answer_committed(self) -> None:
         waiting = []
@@ -264,6 +267,7 @@ class ClusterNode(Node):
     def __init__(self, world: World, node_id: int) -> None:
         super().__init__(world, node_id)
         self.broker: Broker | None = None
+        self.leapt_at_ms: list[float] = []
         self._held: list[Callable[[], None]] = []
         self._effects: list[Any] = []
 
@@ -309,6 +313,10 @@ class ClusterNode(Node):
         if self.broker is not None:
             self.broker.replicas = {}
             self.broker.last_epoch = -1
+
+    def leap(self, ahead_ms: int) -> None:
+        self.leapt_at_ms.append(self.world.time_ms)
+        super().leap(ahead_ms)
 
     def pause(self) -> None:
         super().pause()
