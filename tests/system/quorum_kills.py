@@ -506,11 +506,10 @@ def main() -> None:
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a bug of the controllers")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    runs = load_runs()
     for kind, count in ((KILLS, options.count), (POWER_CUTS, options.power_cuts)):
         if not count:
             continue
-        seed = options.seed if options.seed is not None else 1 + len(runs)
+        seed = options.seed if options.seed is not None else 1 + len(load_runs())
         with tempfile.TemporaryDirectory(prefix="penstock-quorum-") as directory:
             outcome = asyncio.run(
                 run(
@@ -524,9 +523,8 @@ def main() -> None:
                 )
             )
         print(outcome.text(), flush=True)
-        runs.append(_row(outcome, seed))
         if options.record and options.plant is None:
-            write(runs)
+            write([*load_runs(), _row(outcome, seed)])  # others may have written meanwhile
 
 
 def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
