@@ -569,7 +569,8 @@ Each comes at the moment at which something is acknowledged; four in ten strike 
 controllers at once. At the end every topic whose creation was acknowledged is in the metadata log of every controller,
 read from its stopped disk, and none whose deletion was; no epoch has had two active controllers; no start has found
 damage. *Possible again* is the time from the crash of the leader to the acknowledgement of a topic that was asked for
-right after it.
+right after it; pieces of three and of five controllers may have run beside each other, and beside other work, so that
+[controller-failover.md](controller-failover.md) has the better figures.
 
 Together:
 
