@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,18 +67,37 @@ def test_kafka_metadata_quorum_asks_a_controller_too(tools: KafkaTools, cluster:
     assert "LeaderEpoch" in said
 
 
-def test_kafka_topics_places_three_replicas_and_kafka_leader_election_brings_leaders_back(
-    tools: KafkaTools, at: list[str]
-) -> None:
+def test_kafka_topics_places_three_replicas(tools: KafkaTools, at: list[str]) -> None:
     tools.run("kafka-topics", *at, "--create", "--topic", "placed", "--partitions", "3", "--replication-factor", "3")
     said = tools.run("kafka-topics", *at, "--describe", "--topic", "placed").decode()
     leaders = re.findall(r"Leader: (\d)", said)
     assert sorted(leaders) == ["1", "2", "3"], said
     tools.run("kafka-topics", *at, "--alter", "--topic", "placed", "--partitions", "4")
-    said = tools.run("kafka-leader-election", *at, "--election-type", "preferred", "--all-topic-partitions").decode()
-    assert "Error" not in said, said
     tools.run("kafka-topics", *at, "--delete", "--topic", "placed")
     assert b"placed" not in tools.run("kafka-topics", *at, "--list")
+
+
+def test_kafka_leader_election_moves_a_leader_to_the_first_replica(
+    tools: KafkaTools, at: list[str], tmp_path: Path
+) -> None:
+    """Which is another one since the replicas were put into another order."""
+
+    def leader_and_replicas() -> tuple[int, list[int]]:
+        said = tools.run("kafka-topics", *at, "--describe", "--topic", "led").decode()
+        found = re.search(r"Leader: (\d)\s+Replicas: (\d,\d,\d)", said)
+        assert found is not None, said
+        return int(found[1]), [int(number) for number in found[2].split(",")]
+
+    tools.run("kafka-topics", *at, "--create", "--topic", "led", "--partitions", "1", "--replication-factor", "3")
+    leader, replicas = leader_and_replicas()
+    assert leader == replicas[0]
+    turned = [*replicas[1:], replicas[0]]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "led", "partition": 0, "replicas": turned}]}))
+    tools.run("kafka-reassign-partitions", *at, "--reassignment-json-file", str(plan), "--execute")
+    assert leader_and_replicas() == (leader, turned)
+    tools.run("kafka-leader-election", *at, "--election-type", "preferred", "--topic", "led", "--partition", "0")
+    assert leader_and_replicas() == (turned[0], turned)
 
 
 def test_kafka_features_raises_and_lowers_a_level(tools: KafkaTools, at: list[str]) -> None:

@@ -87,14 +87,16 @@ def test_an_audit_names_the_row_that_is_missing_the_one_that_is_there_twice_and_
     lake: Pipeline,
 ) -> None:
     lake.describe()
-    assert lake.run("run", "orders_lake", "--once").returncode == 0
-    lake.table.delete("partition = 1 AND offset = 70")
-    lake.table.update(predicate="partition = 2 AND offset = 2000", updates={"key": "'other'"})
+    filled = lake.run("run", "orders_lake", "--once")
+    assert filled.returncode == 0, filled.stderr
+    deleted = lake.table.delete("partition = 1 AND offset = 70")
+    updated = lake.table.update(predicate="partition = 2 AND offset = 2000", updates={"key": "'other'"})
     twice = [row for row in lake.rows() if place(row) == (0, 1234)]
+    assert (deleted["num_deleted_rows"], updated["num_updated_rows"], len(twice)) == (1, 1, 1), filled.stdout
     write_deltalake(lake.table, pa.Table.from_pylist(twice, lake.table.to_pyarrow_table().schema), mode="append")
 
     audit = lake.run("run", "orders_audit", "--once")
-    assert audit.returncode == 1
+    assert audit.returncode == 1, audit.stdout
     assert "orders_audit: the table is not the topic" in audit.stderr
     assert audit.stdout.splitlines()[-3:] == [
         "doubled: partition 0, offset 1234 (there 2 times)",
