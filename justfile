@@ -124,6 +124,11 @@ raft-mutants *arguments:
 simulate-replication count="10000" *arguments:
     python -m tests.simulation.replication next {{ count }} --record {{ arguments }}
 
+# worlds of three whole servers with replicas that no run has had yet, 20 virtual seconds each; adds to
+# docs/results/replicas-simulation.md
+simulate-replicas count="1000" *arguments:
+    python -m tests.simulation.replicas next {{ count }} --record {{ arguments }}
+
 # replication with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/replication-mutants.md
 replication-mutants *arguments:
     python -m tests.simulation.replication_mutants --record {{ arguments }}

@@ -22,24 +22,9 @@ DECLARES = re.compile(
 READ_IN_VAIN = {
     "compression.type": "no: a batch stays as its producer compressed it",
     "remote.log.storage.system.enable": "no: there is no remote storage",
-    **dict.fromkeys(
-        (
-            "reassignment.bytes.per.second.max",
-            "replica.fetch.backoff.ms",
-            "replica.fetch.max.bytes",
-            "replica.fetch.min.bytes",
-            "replica.fetch.response.max.bytes",
-            "replica.fetch.wait.max.ms",
-            "replica.lag.time.max.ms",
-            "replica.socket.timeout.ms",
-        ),
-        "not yet: followers do not copy records",
-    ),
 }
 """Names that are read, but change nothing that a user could notice."""
 PARTLY = {
-    "auto.balance.enable": "in part: replicas are placed anew, but followers do not copy records yet",
-    "broker.decommission": "in part: the broker gets no new replicas; those that it has cannot be copied away yet",
     "cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
     "log.cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
 }

@@ -346,14 +346,14 @@ class Theatre:
 
 def run_seed(seed: int, trace: list[str] | None = None) -> Run:
     """One world of twenty virtual seconds."""
-    with _silence(), World(seed, options_for(seed), keeps_trace=trace is not None) as world:
+    with silence(), World(seed, options_for(seed), keeps_trace=trace is not None) as world:
         if trace is not None:
             world.trace.kept = trace
         return Theatre(world).play()
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """What nodes say of faults that were ordered is of no interest; what others say later is."""
     before = LOGGER.level
     LOGGER.setLevel(logging.CRITICAL)

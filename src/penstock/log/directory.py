@@ -50,6 +50,8 @@ class DataDirectory:
         self.ledger = Ledger(disk, ledger_bytes)
         self.logs: dict[str, Log] = {}
         self.findings = Findings()
+        self.was_clean = False
+        """Whether it was shut down properly the last time: then nothing is missing, synced or not."""
         self.offline_reason: str | None = None
         self._dirty: dict[int, Log] = {}
         self._unhurried: dict[int, Log] = {}
@@ -309,7 +311,7 @@ async def open_directory(
         reserve_bytes=reserve_bytes,
     )
     directory.findings = findings
-    is_clean = await _take_marker(disk, findings)
+    directory.was_clean = is_clean = await _take_marker(disk, findings)
     directory.ledger.load()
     findings.damage += directory.ledger.damage
     findings.cut += directory.ledger.torn

@@ -140,6 +140,10 @@ class Fetching:
         """What to look at, in this order."""
         return self._wanted.values()
 
+    def named(self, key: Key) -> Wanted | None:
+        """What is wanted of a partition."""
+        return self._wanted.get(key)
+
     @property
     def has_wanted(self) -> bool:
         """Whether there is anything to look at."""

@@ -1,9 +1,9 @@
-"""Makes the node follow the image: topics of the cluster become logs and partitions here, and cease to be.
+"""Makes the node follow the image: topics of the cluster become logs here, and cease to be.
 
 Work is by topic name and idempotent: whatever is there is brought to what the image says, be it after a change, after a
-crash in the middle, or at a start. Settings change and deleted topics vanish at once; what needs the disk is done by
-`run`, and what fails there is tried again; `settled` waits for it. A log that the cluster never heard of is left alone:
-better a stray log than a lost one.
+crash in the middle, or at a start. Settings change at once; what needs the disk is done by `run`, and what fails there
+is tried again; `settled` waits for it. Who leads is not decided here: `replicas` is told which logs there are. A log
+that the cluster never heard of is left alone: better a stray log than a lost one.
 """
 
 import asyncio
@@ -14,13 +14,11 @@ from typing import Final
 from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
 from penstock.metadata.changes import Changes
-from penstock.metadata.image import Image, Topic
-from penstock.metadata.image import Partition as Placed
+from penstock.metadata.image import Image
 from penstock.metadata.names import METADATA_TOPIC
 from penstock.model.errors import ProtocolError, StorageError
 from penstock.server.controller_runner import ControllerRunner
-from penstock.server.partition import Partition
-from penstock.server.partitions import Partitions
+from penstock.server.replica_runner import ReplicaRunner
 from penstock.server.topic_settings import Wardrobe
 
 logger = logging.getLogger("penstock.adoption")
@@ -34,14 +32,19 @@ class Adoption:
     """What a node has of the cluster. `start` it before serving, then `run` it."""
 
     def __init__(
-        self, controller: ControllerRunner, directory: DataDirectory, partitions: Partitions, lock: asyncio.Lock
+        self,
+        controller: ControllerRunner,
+        directory: DataDirectory,
+        replicas: ReplicaRunner,
+        wardrobe: Wardrobe,
+        lock: asyncio.Lock,
     ) -> None:
         """`lock` is upkeep's: nobody works on a log's segments while the log is removed."""
         self._controller = controller
         self._directory = directory
-        self._partitions = partitions
+        self._replicas = replicas
+        self._wardrobe = wardrobe
         self._lock = lock
-        self._wardrobe = Wardrobe(controller)
         self._logs: dict[str, dict[int, Log]] = {}
         self._due: dict[str, None] = {}
         self._unsettled: dict[str, asyncio.Future[None]] = {}
@@ -79,38 +82,15 @@ class Adoption:
     # --- following ------------------------------------------------------------------------------------------------
 
     def _on_image(self, changes: Changes, _image: Image) -> None:
-        for topic in changes.topics_deleted:
-            for log in self._logs.get(topic.name, {}).values():
-                self._retire(log)
-            self._mark(topic.name)
-        for topic in changes.topics_created:
+        for topic in (*changes.topics_deleted, *changes.topics_created):
             self._mark(topic.name)
         for change in changes.topics_changed:
-            self._follow_leaders(change.new)
             self._mark(change.new.name)
         if changes.has_new_broker_settings:
             self._wardrobe.forget()
         for name in self._logs if changes.has_new_broker_settings else changes.topics_with_new_settings:
             for log in self._logs.get(name, {}).values():
-                self._dress(log, self._partitions.of_log(log.identity.number))
-
-    def _follow_leaders(self, topic: Topic) -> None:
-        """What another broker leads now is not written here any more, at once."""
-        for index, log in self._logs.get(topic.name, {}).items():
-            placed = topic.partitions.get(index)
-            led = self._partitions.of_log(log.identity.number)
-            if led is not None and placed is not None and placed.leader != self._controller.node_id:
-                self._partitions.remove(led)
-
-    def _dress(self, log: Log, partition: Partition | None) -> None:
-        """Gives a log, and the partition that it belongs to, the settings of their topic."""
-        dress = self._wardrobe.dress_of(log.identity.topic)
-        log.adopt_settings(dress.log)
-        if partition is not None:
-            partition.rules = dress.rules
-            partition.can_delete = dress.can_delete
-            partition.in_sync_min = dress.in_sync_min
-            partition.advance()  # what counts as durable may be more than before
+                self._replicas.dress(log)
 
     def _mark(self, name: str) -> None:
         if name not in self._unsettled:
@@ -143,50 +123,31 @@ class Adoption:
     async def _bring(self, name: str) -> None:
         """Brings one topic to what the image says."""
         topic = self._controller.image.topics.get(name)
-        topic_id, wanted = b"", dict[int, Placed]()
+        topic_id, wanted = b"", list[int]()
         if topic is not None:
             node_id, topic_id = self._controller.node_id, topic.topic_id
-            wanted = {index: placed for index, placed in topic.partitions.items() if node_id in placed.replicas}
+            wanted = [index for index, placed in topic.partitions.items() if node_id in placed.replicas]
         here = self._logs.get(name, {})
         gone = [i for i, log in here.items() if log.identity.topic_id != topic_id.hex() or i not in wanted]
         for indexes in _turns(gone):
             async with self._lock:
                 await _all(self._remove(name, index) for index in indexes)
-        for indexes in _turns(list(wanted)):
-            await _all(self._add(name, topic_id, index, wanted[index]) for index in indexes)
+        for indexes in _turns(wanted):
+            await _all(self._add(name, topic_id, index) for index in indexes)
 
     async def _remove(self, name: str, index: int) -> None:
         log = self._logs[name][index]
-        self._retire(log)
         if self._directory.logs.get(f"{name}-{index}") is log:  # else an earlier try came this far
             await self._directory.delete(log)
         del self._logs[name][index]
         if not self._logs[name]:
             del self._logs[name]
 
-    def _retire(self, log: Log) -> None:
-        partition = self._partitions.of_log(log.identity.number)
-        if partition is not None:
-            self._partitions.remove(partition, is_deleted=True)
-
-    async def _add(self, name: str, topic_id: bytes, index: int, placed: Placed) -> None:
+    async def _add(self, name: str, topic_id: bytes, index: int) -> None:
         log = self._logs.get(name, {}).get(index)
         if log is None:
             log = await self._create(name, topic_id, index)
-        if placed.leader != self._controller.node_id:
-            if (led := self._partitions.of_log(log.identity.number)) is not None:
-                self._partitions.remove(led)
-            return
-        await self._directory.begin_epoch(log, placed.leader_epoch)
-        epoch = max(placed.leader_epoch, log.epochs.latest)
-        partition = self._partitions.of_log(log.identity.number)
-        if partition is None:
-            partition = Partition(name, topic_id, index, log, epoch)
-            self._dress(log, partition)
-            self._partitions.add(partition)
-        partition.leader_epoch = epoch
-        partition.in_sync_count = len(placed.isr)
-        partition.advance()
+        self._replicas.opened((topic_id, index), log)
 
     async def _create(self, name: str, topic_id: bytes, index: int) -> Log:
         if f"{name}-{index}" in self._directory.logs:

@@ -64,19 +64,30 @@ class ControllerChannel:
         """Ends all connections."""
         await self._pool.close()
 
-    async def ask(self, request: Request, answer: type[R], *, timeout_ms: int = ANSWER_MS, lane: str = "") -> R:
-        """Asks until an active controller has answered; NotController when none did in time."""
+    async def ask(
+        self,
+        request: Request,
+        answer: type[R],
+        *,
+        timeout_ms: int = ANSWER_MS,
+        answer_ms: int = ANSWER_MS,
+        lane: str = "",
+    ) -> R:
+        """Asks until an active controller has answered; NotController when none did in time.
+
+        A connection on which an answer takes longer than `answer_ms` is given up.
+        """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
-                    found = await self._try(request, answer, lane)
+                    found = await self._try(request, answer, answer_ms, lane)
                     if found is not None:
                         return found
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:
             raise NotController("no controller has answered in time; look at the metadata quorum") from None
 
-    async def _try(self, request: Request, answer: type[R], lane: str) -> R | None:
+    async def _try(self, request: Request, answer: type[R], answer_ms: int, lane: str) -> R | None:
         self._controller.check_online()
         if self._controller.is_active:
             route = self._routes[request.KEY]
@@ -84,7 +95,9 @@ class ControllerChannel:
             return _unless_refused(cast("R", await route.handle(request, call)))
         try:
             connection = await self._connection(lane)
-            return None if connection is None else _unless_refused(await connection.ask(request, answer))
+            if connection is None:
+                return None
+            return _unless_refused(await connection.ask(request, answer, timeout_ms=answer_ms))
         except (ClientError, ProtocolError, OSError):
             return None
 

@@ -73,7 +73,7 @@ class LongPoll(Later):
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_at(self._deadline_s, self._time_is_up)
         for each, partition in self._partitions:
-            partition.watchers.add(self._key, partial(self._wake, each, partition))
+            self._reading.watchers_of(partition).add(self._key, partial(self._wake, each, partition))
         if self._sum_of_ends() != self._ends:  # something came since the look
             self._changed = list(self._partitions)
             self._look_soon()
@@ -83,11 +83,11 @@ class LongPoll(Later):
         self._timer.cancel()
         self._is_over = True
         for _, partition in self._partitions:
-            partition.watchers.discard(self._key)
+            self._reading.watchers_of(partition).discard(self._key)
 
     def _sum_of_ends(self) -> int:
-        """Changes whenever one of them does: high watermarks only grow, and who retires counts as well."""
-        return sum(partition.log.high_watermark + partition.is_retired for _, partition in self._partitions)
+        """Changes whenever one of them does: ends only grow, and who retires counts as well."""
+        return sum(self._reading.end_of(partition) + partition.is_retired for _, partition in self._partitions)
 
     def _wake(self, wanted: Wanted, partition: Partition) -> None:
         self._changed.append((wanted, partition))
@@ -125,7 +125,7 @@ class LongPoll(Later):
             if partition.is_retired:
                 reading.is_final = True
                 break
-            partition.watchers.add(self._key, partial(self._wake, each, partition))
+            reading.watchers_of(partition).add(self._key, partial(self._wake, each, partition))
             if is_measured and (size := reading.measure(each)):
                 sizes[each] = size
         if is_measured and not reading.is_final and sum(sizes.values()) < self._bytes_min:

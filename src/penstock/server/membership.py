@@ -6,7 +6,7 @@ has no other brokers has nobody to be fenced from. Who finds another process und
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from penstock.metadata.commands import RegisterBroker
@@ -54,6 +54,8 @@ class Membership:
         self._rack = rack
         self._on_failure = on_failure
         self.epoch = -1
+        self.on_new_epoch: Callable[[int], Awaitable[None]] = _nobody_waits
+        """Called when the broker had to be registered again while it ran."""
 
     # --- coming ---------------------------------------------------------------------------------------------------
 
@@ -193,6 +195,8 @@ class Membership:
         if known is None or known.epoch != self.epoch:
             logger.warning("The cluster has forgotten this broker; it registers again.")
             await self.register(-1)
+            await self.caught_up()
+            await self.on_new_epoch(self.epoch)
 
     # --- going ----------------------------------------------------------------------------------------------------
 
@@ -211,3 +215,7 @@ class Membership:
                     await asyncio.sleep(EAGER_S)
         except TimeoutError:
             logger.warning("Others did not take over what is led here within %d ms.", timeout_ms)
+
+
+async def _nobody_waits(_epoch: int) -> None:
+    return None

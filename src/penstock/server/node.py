@@ -9,7 +9,8 @@ from typing import Final, Protocol
 from penstock.client.ports import ClientPorts
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
-from penstock.log.settings import DEFAULT_SETTINGS, Durability, LogSettings
+from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
+from penstock.metadata.names import METADATA_TOPIC
 from penstock.model.errors import ProtocolError
 from penstock.model.ports import Clock, Disk, Entropy, Listener, Network, Workers
 from penstock.raft.replicas import Endpoint, ReplicaKey
@@ -58,9 +59,12 @@ from penstock.server.probes import Probes
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.quorum_peers import QuorumPeers
 from penstock.server.quorum_runner import QuorumRunner
+from penstock.server.replica_messages import ReplicaMessages
+from penstock.server.replica_runner import ReplicaRunner
 from penstock.server.serving import Call
 from penstock.server.settings import CannotStart, NodeSettings, check_listener, first_voters, quorum_settings
 from penstock.server.stall import StallMeter
+from penstock.server.topic_settings import Wardrobe
 from penstock.server.upkeep_loop import Upkeep
 from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api
 from penstock.wire.declare import Request, Response
@@ -149,6 +153,7 @@ class Node:
     quorum: QuorumRunner
     channel: ControllerChannel
     adoption: Adoption
+    replicas: ReplicaRunner
     upkeep: Upkeep
     producer_ids: ProducerIds
 
@@ -260,7 +265,12 @@ class Node:
         self.producer_ids = ProducerIds(self.controller, self.channel)
         self._probes = Probes(self.controller, self.network)
         self.controller.on_active = self._probes.begin_all
-        self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
+        self._wardrobe = Wardrobe(self.controller)
+        messages = ReplicaMessages(ports, self.channel, self.controller)
+        self.replicas = ReplicaRunner(
+            self.controller, self.clock, self.directory, self.partitions, self._wardrobe, self.upkeep, messages
+        )
+        self.adoption = Adoption(self.controller, self.directory, self.replicas, self._wardrobe, self.upkeep.lock)
         self.controller.subscribe(lambda _changes, _image: self._snapshot_if_due())
 
     async def _open(self) -> None:
@@ -330,6 +340,8 @@ class Node:
         await self.controller.until(self._knows_the_present)
         await membership.register(self._previous_epoch())
         await membership.caught_up()
+        await self.replicas.begin(membership.epoch)
+        membership.on_new_epoch = self.replicas.begin
         await self.adoption.start()
         self.controller.forget_deleted()
         self._watch(self.adoption.run(), "adoption")
@@ -343,10 +355,13 @@ class Node:
         return 0 < self.quorum.raft.high_watermark <= self.controller.position
 
     def _previous_epoch(self) -> int:
-        """The epoch of the last life, if that has lost nothing; a synced log loses nothing whatever happened."""
+        """The epoch of the last life, if that has lost nothing: all that was acknowledged was synced, or all was."""
         before = self.controller.image.brokers.get(self.settings.node_id)
         is_whole = not self.directory.findings.damage
-        is_synced = self.settings.broker.text("log.durability") != Durability.REPLICATED.value
+        topics = dict.fromkeys(log.identity.topic for log in self.directory.logs.values())
+        is_synced = self.directory.was_clean or all(
+            topic == METADATA_TOPIC or self._wardrobe.dress_of(topic).log.waits_for_sync for topic in topics
+        )
         return before.epoch if before is not None and is_whole and is_synced else -1
 
     async def ready(self) -> None:
@@ -449,6 +464,7 @@ class Node:
             tasks = [*self._tasks, *filter(None, [self._snapshot])]
             for task in tasks:
                 task.cancel()
+            await self.replicas.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._peers.close()
         await self.channel.close()
@@ -475,6 +491,7 @@ class Node:
             partition = self.partitions.of_log(log.identity.number)
             if partition is not None:
                 partition.advance()
+        self.replicas.synced(covered)
         self.quorum.advance()
 
     def _watch(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":

@@ -1,7 +1,10 @@
 """A partition that this node leads: its log, who waits on it, and what each kind of reader may see.
 
-With one replica the high watermark is the durable end: consumers never see what a power cut could take back.
+With one replica the high watermark is the durable end: consumers never see what a power cut could take back. With
+several it is what all have that are in sync, which `keeper` knows.
 """
+
+from typing import Protocol
 
 from penstock.log.log import Appended, Log
 from penstock.model.errors import ErrorCode, ProtocolError, StorageError
@@ -19,6 +22,13 @@ class Deleted(ProtocolError):
     """The topic was there when the wait began, and no longer is."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class Keeper(Protocol):
+    """Who moves the high watermark of partitions that others have replicas of."""
+
+    def appended(self, partition: "Partition", base_offset: int) -> None:
+        """Records were appended from an offset on."""
 
 
 class Partition:
@@ -40,6 +50,8 @@ class Partition:
         """How many replicas are in sync, this one included."""
         self.in_sync_min = 1
         """How many must be for acks=all (Kafka: min.insync.replicas)."""
+        self.keeper: Keeper | None = None
+        """None where nobody else has a replica."""
         self.is_retired = False
         self.retirement: ProtocolError | None = None
         """Why it is led here no longer."""
@@ -48,7 +60,9 @@ class Partition:
         self.committed = OffsetWaiters()
         """Producers that wait for the high watermark (acks=all)."""
         self.watchers = Watchers()
-        """Fetches that wait for something to read."""
+        """Consumers' fetches that wait for something to read."""
+        self.followers = Watchers()
+        """Followers' fetches, which may read what is not committed."""
 
     def __repr__(self) -> str:
         return f"<partition {self.topic}-{self.index}, epoch {self.leader_epoch}>"
@@ -61,11 +75,14 @@ class Partition:
     def append(self, data: bytearray | memoryview, *, now_ms: int, rules: Rules) -> Appended:
         """Takes a producer's batch. It is acknowledged when the high watermark has passed it."""
         appended = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms, rules=rules)
+        if self.keeper is not None and not appended.is_duplicate:
+            self.keeper.appended(self, appended.base_offset)
+            self.followers.notify()
         self.advance()
         return appended
 
     def advance(self) -> None:
-        """Moves the high watermark to where it may be, and wakes whoever waited for that."""
+        """Wakes whoever waited for what is durable now; where nobody else has a replica, that is committed."""
         log = self.log
         if log.offline_reason is not None:
             self._fail(StorageError(f"{log.path} is offline: {log.offline_reason}"))
@@ -73,12 +90,16 @@ class Partition:
         durable_end = log.durable_end
         if self.durable.heap:
             self.durable.reached(durable_end)
-        if durable_end > log.high_watermark:
+        if self.keeper is None and durable_end > log.high_watermark:
             log.advance_high_watermark(durable_end)
-            if self.committed.heap:
-                self.committed.reached(log.high_watermark)
-            if self.watchers.watching:
-                self.watchers.notify()
+            self.on_committed()
+
+    def on_committed(self) -> None:
+        """The high watermark has moved: wakes whoever waited for that."""
+        if self.committed.heap:
+            self.committed.reached(self.log.high_watermark)
+        if self.watchers.watching:
+            self.watchers.notify()
 
     def retire(self, *, is_deleted: bool = False) -> None:
         """This node leads it no longer: whoever waits is told now, and looks for the new leader if there is one."""
@@ -92,3 +113,4 @@ class Partition:
         self.durable.fail(error)
         self.committed.fail(error)
         self.watchers.notify()
+        self.followers.notify()

@@ -14,6 +14,7 @@ from penstock.model.ports import FileSlice
 from penstock.replication.fetch_sessions import Fetching, Wanted
 from penstock.server.partition import Partition
 from penstock.server.partitions import Leader, Partitions
+from penstock.server.waiters import Watchers
 from penstock.wire.hot.fetch import FetchedPartition
 
 NO_RECORDS = b""
@@ -54,7 +55,7 @@ class Reading:
         at_least_one = True  # the first batch of all is given whole whatever its size (KIP-74)
         is_incremental = self._fetching.is_incremental
         for wanted in self._fetching.wanted:
-            if is_incremental and _knows_all(wanted):
+            if is_incremental and self._knows_all(wanted):
                 continue
             part = self._look_at(wanted, left, at_least_one=at_least_one)
             self.found.append((wanted, part))
@@ -88,6 +89,28 @@ class Reading:
         if place is None or place.is_retired:
             place = wanted.place = self._partitions.find(wanted.topic, wanted.index)
         return place
+
+    def watchers_of(self, partition: Partition) -> Watchers:
+        """Where to wait for more of a partition."""
+        return partition.watchers
+
+    def end_of(self, partition: Partition) -> int:
+        """What may be read of a partition ends here, or moves when this does."""
+        return partition.log.high_watermark
+
+    def _knows_all(self, wanted: Wanted) -> bool:
+        """Whether the reader is at the end and was told so: by far the most frequent case."""
+        partition: Partition | None = wanted.place
+        if partition is None or partition.is_retired:
+            return False
+        log = partition.log
+        return (
+            log.high_watermark == wanted.offset == wanted.told_high_watermark
+            and log.start_offset == wanted.told_log_start
+            and log.offline_reason is None
+            and wanted.leader_epoch in (-1, partition.leader_epoch)
+            and wanted.last_fetched_epoch < 0
+        )
 
     def _look_at(self, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
         partition = self.partition_of(wanted)
@@ -155,21 +178,6 @@ class Reading:
     def _failed(self, wanted: Wanted, code: ErrorCode) -> FetchedPartition:
         self.is_final = True
         return FetchedPartition(wanted.index, code, -1, records=NO_RECORDS)
-
-
-def _knows_all(wanted: Wanted) -> bool:
-    """Whether the reader is at the end and was told so: by far the most frequent case."""
-    partition: Partition | None = wanted.place
-    if partition is None or partition.is_retired:
-        return False
-    log = partition.log
-    return (
-        log.high_watermark == wanted.offset == wanted.told_high_watermark
-        and log.start_offset == wanted.told_log_start
-        and log.offline_reason is None
-        and wanted.leader_epoch in (-1, partition.leader_epoch)
-        and wanted.last_fetched_epoch < 0
-    )
 
 
 def _divergence(log: Log, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:

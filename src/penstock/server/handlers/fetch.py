@@ -1,10 +1,12 @@
-"""Fetch: a consumer reads record batches from an offset on, and may wait for them.
+"""Fetch: a consumer, or a follower, reads record batches from an offset on, and may wait for them.
 
-Serves    Fetch 4–18, with and without sessions (KIP-227), topic names and ids.
+Serves    Fetch 4–18, with and without sessions (KIP-227), topic names and ids; to followers from version 15 on, in
+          which they name their broker epoch (KIP-903).
 Answers   at once with an error, with `min_bytes`, or with nothing to wait for; else when there are, or after
-          `max_wait_ms`. OFFSET_OUT_OF_RANGE comes with high watermark and log start.
-Departs   from Kafka 4.3: replicas are refused for now; a log that is offline is KAFKA_STORAGE_ERROR, whatever it holds;
-          FENCED_LEADER_EPOCH does not name the leader, which is this node.
+          `max_wait_ms`. OFFSET_OUT_OF_RANGE comes with high watermark and log start. A follower is told where its log
+          parts from this one; its fetch acknowledges what is before its offset.
+Departs   from Kafka 4.3: a log that is offline is KAFKA_STORAGE_ERROR, whatever it holds; FENCED_LEADER_EPOCH does not
+          name the leader, which is this node. Until listeners know who asks, a follower is whoever knows its epoch.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from penstock.replication.fetch_sessions import Fetching, Told
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.long_poll import LongPoll
 from penstock.server.reading import NO_RECORDS, Reading
+from penstock.server.replica_reading import ReplicaReading
 from penstock.server.serving import Answer, Buffers, Call, serves_frames
 from penstock.wire.codec import decode_request
 from penstock.wire.hot.fetch import (
@@ -35,6 +38,7 @@ RESPONSE_BYTES_MAX = 55 * MIB
 
 READ_COMMITTED = 1
 LAST_WITHOUT_STORAGE_ERROR = 5
+FIRST_WITH_BROKER_EPOCHS = 15
 
 
 @serves_frames(FetchRequest, is_prompt=True)
@@ -42,7 +46,8 @@ def fetch(call: Call, frame: memoryview, position: int) -> Answer:
     """Looks once; if that is not enough, the rest waits."""
     request = decode_request(FetchRequest, call.version, frame, position)
     node = node_of(call)
-    if max(request.replica_id, request.replica_state.replica_id) >= 0:
+    is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
+    if is_follower and call.version < FIRST_WITH_BROKER_EPOCHS:
         return _refuse(call, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     has_ids = call.version >= FIRST_WITH_TOPIC_IDS
     fetching = node.fetch_sessions.begin(
@@ -52,11 +57,15 @@ def fetch(call: Call, frame: memoryview, position: int) -> Answer:
         request.forgotten_topics_data,
         node.clock.monotonic_ms(),
         has_ids=has_ids,
+        is_follower=is_follower,
     )
     if fetching.error_code:
         return _write(call, Told(0, fetching.error_code, ()))
     bytes_max = min(request.max_bytes, RESPONSE_BYTES_MAX)
-    reading = Reading(node.partitions, fetching, bytes_max, is_committed=request.isolation_level == READ_COMMITTED)
+    if is_follower:
+        reading: Reading = _for_follower(node, request, fetching, bytes_max)
+    else:
+        reading = Reading(node.partitions, fetching, bytes_max, is_committed=request.isolation_level == READ_COMMITTED)
     reading.look()
     bytes_min = min(request.min_bytes, bytes_max)
     wait_ms = request.max_wait_ms
@@ -64,6 +73,16 @@ def fetch(call: Call, frame: memoryview, position: int) -> Answer:
         return _answer(call, node, fetching, reading)
     deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
     return LongPoll(reading, fetching.wanted, bytes_min, deadline_s, partial(_answer, call, node, fetching, reading))
+
+
+def _for_follower(node: Needs, request: FetchRequest, fetching: Fetching, bytes_max: int) -> ReplicaReading:
+    """Notes how far the follower is in what it names."""
+    state = request.replica_state
+    named = [(topic.topic_id, asked.partition) for topic in request.topics for asked in topic.partitions]
+    pairs = [(key, wanted) for key in named if (wanted := fetching.named(key)) is not None]
+    verdicts = node.replicas.examine(state.replica_id, state.replica_epoch, pairs)
+    refused = {key: verdict for (key, _), verdict in zip(pairs, verdicts, strict=True) if not verdict.fits}
+    return ReplicaReading(node.partitions, fetching, bytes_max, node.replicas, refused)
 
 
 def _answer(call: Call, node: Needs, fetching: Fetching, reading: Reading) -> Buffers:

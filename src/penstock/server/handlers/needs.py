@@ -12,6 +12,7 @@ from penstock.server.controller_runner import ControllerRunner
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partitions import Partitions
 from penstock.server.quorum_runner import QuorumRunner
+from penstock.server.replica_runner import ReplicaRunner
 from penstock.server.serving import Call
 from penstock.server.upkeep_loop import Upkeep
 
@@ -29,6 +30,7 @@ class Needs(Protocol):
     clock: Clock
     directory: DataDirectory
     partitions: Partitions
+    replicas: ReplicaRunner
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     upkeep: Upkeep

@@ -31,8 +31,11 @@ from penstock.server.partitions import Partitions
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.quorum_peers import QuorumPeers
 from penstock.server.quorum_runner import QuorumRunner
+from penstock.server.replica_messages import ReplicaMessages
+from penstock.server.replica_runner import ReplicaRunner
 from penstock.server.serving import Call
 from penstock.server.settings import Feature
+from penstock.server.topic_settings import Wardrobe
 from penstock.server.upkeep_loop import Upkeep
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.simulator.loop import new_loop
@@ -98,9 +101,13 @@ class Cluster(Stand):
         """As a node does."""
         await self.load()
         self.fetch_sessions = FetchSessions(self.entropy)
-        self.adoption = Adoption(self.controller, self.directory, self.partitions, self.upkeep.lock)
-        await self.adoption.start()
-        self._run(self.adoption.run())
+        wardrobe = Wardrobe(self.controller)
+        ports = ClientPorts(cast("Any", None), self.clock, self.entropy)
+        messages = ReplicaMessages(ports, self.channel, self.controller)
+        self.replicas = ReplicaRunner(
+            self.controller, self.clock, self.directory, self.partitions, wardrobe, self.upkeep, messages
+        )
+        self.adoption = Adoption(self.controller, self.directory, self.replicas, wardrobe, self.upkeep.lock)
         self.topic_pieces = TopicPieces()
         self.producer_ids = cast("Any", ProducerIds(self.controller, self.channel))
         membership = Membership(
@@ -114,6 +121,10 @@ class Cluster(Stand):
             on_failure=self.on_failure,
         )
         await membership.register(-1)
+        await membership.caught_up()
+        await self.replicas.begin(membership.epoch)
+        await self.adoption.start()
+        self._run(self.adoption.run())
         self._run(membership.run())
 
     def on_failure(self, sentence: str) -> None:
@@ -125,6 +136,8 @@ class Cluster(Stand):
 
     def on_round(self, covered: Any) -> None:
         super().on_round(covered)
+        if hasattr(self, "replicas"):
+            self.replicas.synced(covered)
         self.quorum.advance()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -141,6 +154,8 @@ class Cluster(Stand):
 
     async def crash(self) -> None:
         """Nothing runs any more; what is on the disk is the disk's affair."""
+        if hasattr(self, "replicas"):
+            await self.replicas.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

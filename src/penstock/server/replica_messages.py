@@ -1,0 +1,79 @@
+"""What replicas say to other nodes: fetches to the leaders that they follow, and to the controller who is in sync."""
+
+from typing import Final
+
+from penstock.client.bootstrap import Address
+from penstock.client.errors import ClientError
+from penstock.client.pool import Pool
+from penstock.client.ports import ClientPorts
+from penstock.metadata.cluster_commands import AlteredPartition, AlteredPartitions, AlterPartition, NewIsr
+from penstock.model.errors import ProtocolError
+from penstock.server.controller_channel import ControllerChannel
+from penstock.server.controller_runner import ControllerRunner
+from penstock.wire.messages import alter_partition as altering
+from penstock.wire.messages.fetch import FetchRequest, FetchResponse
+
+LANE: Final = "replicas"
+CONNECT_MS: Final = 1_000
+CHANGE_MS: Final = 1_500
+"""How long the controller may take to answer before another connection is tried: until then producers may wait."""
+
+
+class ReplicaMessages:
+    """Each source has one connection, on which one fetch at a time is under way."""
+
+    def __init__(self, ports: ClientPorts, channel: ControllerChannel, controller: ControllerRunner) -> None:
+        self._channel = channel
+        self._controller = controller
+        name = f"replica-{controller.node_id}"
+        self._pool = Pool(ports, client_id=name, login=None, connect_timeout_ms=CONNECT_MS, timeout_ms=CHANGE_MS)
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self._pool.close()
+
+    async def fetch(self, source: int, request: FetchRequest) -> FetchResponse | None:
+        """What a leader answers; None where nobody did."""
+        broker = self._controller.image.brokers.get(source)
+        if broker is None or not broker.listeners:
+            return None
+        endpoint = broker.listeners[0]
+        try:
+            connection = await self._pool.connection(Address(endpoint.host, endpoint.port), LANE)
+            timeout_ms = self._controller.settings.number("replica.socket.timeout.ms")
+            return await connection.ask(request, FetchResponse, timeout_ms=timeout_ms)
+        except (ClientError, ProtocolError, OSError):
+            return None
+
+    async def change(self, command: AlterPartition) -> AlteredPartitions | None:
+        """What the controller answers to a change of who is in sync; None where it may or may not have heard of it."""
+        topics: dict[bytes, list[altering.PartitionData]] = {}
+        for change in command.partitions:
+            topics.setdefault(change.topic_id, []).append(_to_wire(change))
+        request = altering.AlterPartitionRequest(
+            broker_id=command.broker_id,
+            broker_epoch=command.broker_epoch,
+            topics=[altering.TopicData(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()],
+        )
+        try:
+            response = await self._channel.ask(
+                request, altering.AlterPartitionResponse, timeout_ms=2 * CHANGE_MS, answer_ms=CHANGE_MS, lane=LANE
+            )
+        except ProtocolError:
+            return None
+        found = [
+            AlteredPartition(topic.topic_id, part.partition_index, part.error_code)
+            for topic in response.topics
+            for part in topic.partitions
+        ]
+        return AlteredPartitions(tuple(found), response.error_code)
+
+
+def _to_wire(change: NewIsr) -> altering.PartitionData:
+    return altering.PartitionData(
+        partition_index=change.index,
+        leader_epoch=change.leader_epoch,
+        new_isr_with_epochs=[altering.BrokerState(broker_id=each, broker_epoch=epoch) for each, epoch in change.isr],
+        leader_recovery_state=change.leader_recovery_state,
+        partition_epoch=change.partition_epoch,
+    )

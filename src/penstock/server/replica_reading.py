@@ -1,0 +1,101 @@
+"""What a follower's fetch finds: records up to the end of the log, committed or not, where the logs do not part.
+
+Whether a follower's log is a prefix of this one is asked anew at every look, by the epochs of both (KIP-320, KIP-595):
+the answer may be given much later than the fetch was noted.
+"""
+
+from collections.abc import Mapping
+
+from penstock.log.log import Log
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.replication.fetch_sessions import Fetching, Wanted
+from penstock.replication.leader import Verdict
+from penstock.replication.ports import Key
+from penstock.server.partition import Partition
+from penstock.server.partitions import Partitions
+from penstock.server.reading import NO_RECORDS, Reading
+from penstock.server.replica_runner import ReplicaRunner
+from penstock.server.waiters import Watchers
+from penstock.wire.hot.fetch import FetchedPartition
+
+
+class ReplicaReading(Reading):
+    """One look at everything that a follower wants."""
+
+    __slots__ = ("_refused", "_replicas")
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        fetching: Fetching,
+        bytes_max: int,
+        replicas: ReplicaRunner,
+        refused: Mapping[Key, Verdict],
+    ) -> None:
+        """`refused` is what could not be noted when the request came: that stays so until the next."""
+        super().__init__(partitions, fetching, bytes_max, is_committed=False)
+        self._replicas = replicas
+        self._refused = refused
+
+    def watchers_of(self, partition: Partition) -> Watchers:
+        """Where to wait for more of a partition."""
+        return partition.followers
+
+    def end_of(self, partition: Partition) -> int:
+        """What may be read of a partition ends here."""
+        return partition.log.written_end
+
+    def _knows_all(self, wanted: Wanted) -> bool:
+        partition: Partition | None = wanted.place
+        if partition is None or partition.is_retired:
+            return False
+        log = partition.log
+        return (
+            log.written_end == wanted.offset
+            and log.high_watermark == wanted.told_high_watermark
+            and log.start_offset == wanted.told_log_start
+            and log.offline_reason is None
+            and wanted.leader_epoch == partition.leader_epoch
+            and _key(wanted) not in self._refused
+        )
+
+    def _look_at(self, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
+        partition = self.partition_of(wanted)
+        leader = None if partition is None else self._replicas.leader(_key(wanted))
+        if partition is None or leader is None:
+            return self._failed(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = partition.log
+        if log.offline_reason is not None:
+            return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        verdict = self._refused.get(_key(wanted)) or leader.examine(wanted)
+        if not verdict.fits:
+            self.is_final = True
+            return FetchedPartition(
+                wanted.index,
+                verdict.error,
+                log.high_watermark,
+                -1,
+                log.start_offset,
+                records=NO_RECORDS,
+                diverging_epoch=verdict.diverging,
+            )
+        return self._replicated(wanted, log, bytes_left, at_least_one=at_least_one)
+
+    def _replicated(self, wanted: Wanted, log: Log, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
+        bytes_max = max(0, min(wanted.bytes_max, bytes_left))
+        try:
+            part = None
+            if bytes_max or at_least_one:
+                part = log.read(wanted.offset, bytes_max, limit=log.written_end, at_least_one=at_least_one)
+        except (ProtocolError, OSError):
+            return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        if part is not None and log.segments[-1].base_offset > wanted.offset:
+            self.is_final = True  # a slice ends with its segment, and there is more behind it
+        return FetchedPartition(
+            wanted.index, 0, log.high_watermark, -1, log.start_offset, records=NO_RECORDS if part is None else part
+        )
+
+
+def _key(wanted: Wanted) -> Key:
+    assert isinstance(wanted.topic, bytes)
+    return wanted.topic, wanted.index

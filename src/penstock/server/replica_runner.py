@@ -1,0 +1,380 @@
+"""The replicas of this node: what their core (`penstock.replication`) wants done to logs, sockets and waiters.
+
+One step after the other, the effects of each in their order; what takes time is told to the core when it is done. Work
+on a log's segments (cutting, deleting from the front) holds upkeep's lock. The core belongs to one registration of this
+broker: what was under way in an earlier one is told to nobody.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from penstock.log import truncation
+from penstock.log.directory import DataDirectory
+from penstock.log.log import Log
+from penstock.metadata.changes import Changes
+from penstock.metadata.image import Image
+from penstock.model.errors import ErrorCode, OffsetOutOfRange, ProtocolError
+from penstock.model.ports import Clock
+from penstock.replication import effects as wanted
+from penstock.replication.events import (
+    ChangeAnswered,
+    ChangeLost,
+    Event,
+    FetchAnswered,
+    FetchLost,
+    ImageLearned,
+    LogCut,
+    LogFailed,
+    LogOpened,
+    LogsSynced,
+    TimePassed,
+)
+from penstock.replication.fetch_sessions import Wanted
+from penstock.replication.leader import Leader, Verdict
+from penstock.replication.ports import Key
+from penstock.replication.replicas import Replicas
+from penstock.server.controller_runner import ControllerRunner
+from penstock.server.partition import Partition
+from penstock.server.partitions import Partitions
+from penstock.server.replica_messages import ReplicaMessages
+from penstock.server.topic_settings import Wardrobe
+from penstock.server.upkeep_loop import Upkeep
+
+logger = logging.getLogger("penstock.replication")
+
+Work: TypeAlias = Coroutine[Any, Any, None]
+
+TIMER_MS_MAX: Final = 60_000
+"""The timer is looked at again after this at the latest."""
+
+
+class ReplicaRunner:
+    """See the module. It follows images from `begin` on."""
+
+    def __init__(
+        self,
+        controller: ControllerRunner,
+        clock: Clock,
+        directory: DataDirectory,
+        partitions: Partitions,
+        wardrobe: Wardrobe,
+        upkeep: Upkeep,
+        messages: ReplicaMessages,
+    ) -> None:
+        self._controller = controller
+        self._clock = clock
+        self._directory = directory
+        self._partitions = partitions
+        self._wardrobe = wardrobe
+        self._upkeep = upkeep
+        self._messages = messages
+        self._core: Replicas | None = None
+        self._logs: dict[Key, Log] = {}
+        """All that this node has, as far as it was told."""
+        self._shared: dict[int, Key] = {}
+        """Those that others have, too, by the number of the log: only their ends are the core's business."""
+        self._trimming: dict[int, None] = {}
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        controller.subscribe(self._on_image)
+
+    # --- lives ----------------------------------------------------------------------------------------------------
+
+    async def begin(self, broker_epoch: int) -> None:
+        """The broker is registered with this epoch: whatever it was before, it is no longer."""
+        self._core = None
+        self._events.clear()
+        for partition in list(self._partitions):
+            self._partitions.remove(partition)
+        async with self._upkeep.lock:  # nobody is in the middle of a cut
+            controller = self._controller
+            self._core = Replicas(controller.node_id, broker_epoch, controller.settings, self._now)
+        self._learn(controller.image)
+
+    async def stop(self) -> None:
+        """Ends what is under way. Upkeep's lock is held: nothing stops in the middle of work on a log."""
+        self._core = None
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._messages.close()
+
+    @property
+    def _now(self) -> int:
+        return self._clock.monotonic_ms()
+
+    # --- what it is told ------------------------------------------------------------------------------------------
+
+    def _on_image(self, changes: Changes, image: Image) -> None:
+        if self._core is None:
+            return
+        self._learn(image)
+        for change in changes.topics_changed:
+            for number, _, _ in change.partitions:
+                self._look_at_replicas((change.new.topic_id, number))
+
+    def _learn(self, image: Image) -> None:
+        self._take(ImageLearned(image))
+
+    def opened(self, key: Key, log: Log) -> None:
+        """This node has the log of a partition."""
+        if self._logs.get(key) is log:
+            return
+        self._logs[key] = log
+        self.dress(log)
+        if self._core is not None and key in self._core.partitions:
+            self._take(LogOpened(key, log))
+        self._look_at_replicas(key)
+
+    def dress(self, log: Log) -> None:
+        """Gives a log, and the partition that it belongs to, the settings of their topic."""
+        dress = self._wardrobe.dress_of(log.identity.topic)
+        log.adopt_settings(dress.log)
+        partition = self._partitions.of_log(log.identity.number)
+        if partition is not None:
+            partition.rules = dress.rules
+            partition.can_delete = dress.can_delete
+            partition.in_sync_min = dress.in_sync_min
+            partition.advance()  # what counts as durable may be more than before
+        self.synced([log])
+
+    def synced(self, covered: Iterable[Log]) -> None:
+        """A round of group commit has covered these logs. One that failed must not hold up what else is fetched."""
+        keys: list[Key] = []
+        for log in covered:
+            key = self._shared.get(log.identity.number)
+            if key is None:
+                continue
+            if log.offline_reason is None:
+                keys.append(key)
+            else:
+                self._take(LogFailed(key))
+        if keys:
+            self._take(LogsSynced(keys))
+
+    def appended(self, partition: Partition, base_offset: int) -> None:
+        """Records were appended to a partition that is led here, from an offset on."""
+        if self._core is not None:
+            self._carry_out(self._core.appended((partition.topic_id, partition.index), base_offset, self._now))
+
+    def examine(self, follower_id: int, broker_epoch: int, named: Sequence[tuple[Key, Wanted]]) -> list[Verdict]:
+        """A follower fetches, and so tells how far it is; whether it can be served."""
+        if self._core is None:
+            return [NOT_LED for _ in named]
+        examined = self._core.on_fetch(follower_id, broker_epoch, named, self._now)
+        self._carry_out(examined.effects)
+        return examined.verdicts
+
+    def leader(self, key: Key) -> Leader | None:
+        """The leadership of a partition, if it is led here."""
+        return None if self._core is None else self._core.leader(key)
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._is_stepping:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_stepping = True
+        try:
+            while self._events and self._core is not None:
+                for effect in self._core.step(self._events.popleft(), self._now):
+                    _EFFECTS[type(effect)](self, effect)
+        finally:
+            self._is_stepping = False
+        self._set_timer()
+
+    def _carry_out(self, effects: list[wanted.Effect]) -> None:
+        for effect in effects:
+            _EFFECTS[type(effect)](self, effect)
+        self._set_timer()  # somebody may be late from now on
+
+    def _set_timer(self) -> None:
+        if self._core is None:
+            return
+        wake_at = self._core.wake_at
+        if self._timer is not None:
+            if self._timer_ms <= wake_at:
+                return
+            self._timer.cancel()
+        wait_ms = min(max(1, wake_at - self._now), TIMER_MS_MAX)
+        self._timer_ms = wake_at
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        if self._core is not None and self._core.wake_at <= self._now:
+            self._take(TimePassed())
+        else:
+            self._set_timer()
+
+    def _begin(self, work: Callable[[Replicas], Work]) -> None:
+        """Something that takes time, in this life of the broker."""
+        assert self._core is not None
+        task = asyncio.get_running_loop().create_task(work(self._core))
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.critical("Replication failed by a mistake of ours: restart the node.", exc_info=error)
+
+    def _tell(self, core: Replicas, event: Event) -> None:
+        if core is self._core:
+            self._take(event)
+
+    # --- roles ----------------------------------------------------------------------------------------------------
+
+    def _open(self, effect: wanted.OpenLog) -> None:
+        log = self._logs.get(effect.key)
+        if log is not None:  # else `opened` will be called
+            self._take(LogOpened(effect.key, log))
+
+    def _drop(self, effect: wanted.DropLog) -> None:
+        log = self._logs.pop(effect.key, None)
+        if log is not None:
+            self._shared.pop(log.identity.number, None)
+        partition = self._partitions.identified(*effect.key)
+        if partition is not None:
+            is_deleted = self._controller.image.topic_by_id(effect.key[0]) is None
+            self._partitions.remove(partition, is_deleted=is_deleted)
+
+    def _lead(self, effect: wanted.Led) -> None:
+        key, log = effect.key, self._logs[effect.key]
+        topic_id, index = key
+        epoch = max(effect.epoch, log.epochs.latest)
+        partition = self._partitions.identified(topic_id, index)
+        if partition is None:
+            partition = Partition(log.identity.topic, topic_id, index, log, epoch)
+            partition.keeper = self  # until it is known that nobody else has a replica
+            self._partitions.add(partition)
+            self.dress(log)
+        partition.leader_epoch = epoch
+        self._look_at_replicas(key)
+        partition.followers.notify()  # those of an earlier epoch are told of this one
+
+    def _follow(self, effect: wanted.Followed) -> None:
+        partition = self._partitions.identified(*effect.key)
+        if partition is not None:
+            self._partitions.remove(partition)
+
+    def _look_at_replicas(self, key: Key) -> None:
+        """Others may have come to have replicas, or to be in sync."""
+        replica = None if self._core is None else self._core.partitions.get(key)
+        log = self._logs.get(key)
+        if replica is None or log is None:
+            return
+        is_shared = len(replica.partition.replicas) > 1
+        if is_shared:
+            self._shared[log.identity.number] = key
+        else:
+            self._shared.pop(log.identity.number, None)
+        partition = self._partitions.identified(*key)
+        if partition is not None:
+            partition.keeper = self if is_shared else None
+            partition.in_sync_count = len(replica.partition.isr)
+            partition.advance()
+
+    def _commit(self, effect: wanted.Committed) -> None:
+        partition = self._partitions.identified(*effect.key)
+        if partition is not None:
+            partition.on_committed()
+
+    # --- logs -----------------------------------------------------------------------------------------------------
+
+    def _sync(self, effect: wanted.SyncLog) -> None:
+        """What was written is due in the next round by itself, or has been since the topic asks for it."""
+
+    def _cut(self, effect: wanted.CutLog) -> None:
+        log = self._logs[effect.key]
+        if effect.lost:
+            logger.warning(
+                "%s is cut back to offset %d, %d records that were committed are gone: its leader does not have them.",
+                log.path,
+                effect.end_offset,
+                effect.lost,
+            )
+        self._begin(lambda core: self._rework(core, effect.key, log, self._truncated(log, effect.end_offset)))
+
+    def _restart(self, effect: wanted.RestartLog) -> None:
+        log = self._logs[effect.key]
+        self._begin(lambda core: self._rework(core, effect.key, log, self._restarted(log, effect.offset)))
+
+    def _truncated(self, log: Log, end_offset: int) -> Callable[[], Work]:
+        return lambda: self._directory.truncate(log, end_offset, now_ms=self._clock.wall_ms())
+
+    def _restarted(self, log: Log, offset: int) -> Callable[[], Work]:
+        return lambda: truncation.restart_at(log, self._directory.disk, self._directory.ledger, offset)
+
+    async def _rework(self, core: Replicas, key: Key, log: Log, work: Callable[[], Work]) -> None:
+        try:
+            async with self._upkeep.lock:
+                if core is self._core and self._logs.get(key) is log:
+                    await work()
+        except (ProtocolError, OSError) as error:
+            logger.error("%s could not be cut, and is neither led nor followed any more: %s.", log.path, error)
+            self._tell(core, LogFailed(key))
+            return
+        self._tell(core, LogCut(key))
+
+    def _trim(self, effect: wanted.TrimLog) -> None:
+        log = self._logs[effect.key]
+        if log.identity.number not in self._trimming:
+            self._trimming[log.identity.number] = None
+            self._begin(lambda _: self._trimmed(log, effect.start_offset))
+
+    async def _trimmed(self, log: Log, start_offset: int) -> None:
+        try:
+            await self._upkeep.delete_before(log, start_offset)
+        except OffsetOutOfRange:
+            pass  # it was deleted meanwhile, by this node's own retention
+        except (ProtocolError, OSError) as error:
+            logger.warning("%s keeps what its leader has deleted, until the next try: %s.", log.path, error)
+        finally:
+            del self._trimming[log.identity.number]
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def _fetch(self, effect: wanted.SendFetch) -> None:
+        self._begin(lambda core: self._fetched(core, effect))
+
+    async def _fetched(self, core: Replicas, effect: wanted.SendFetch) -> None:
+        response = await self._messages.fetch(effect.source, effect.request)
+        if response is None:
+            self._tell(core, FetchLost(effect.source, effect.number))
+        else:
+            self._tell(core, FetchAnswered(effect.source, effect.number, response))
+
+    def _change(self, effect: wanted.SendChange) -> None:
+        self._begin(lambda core: self._changed(core, effect))
+
+    async def _changed(self, core: Replicas, effect: wanted.SendChange) -> None:
+        reply = await self._messages.change(effect.command)
+        self._tell(core, ChangeLost(effect.number) if reply is None else ChangeAnswered(effect.number, reply))
+
+
+NOT_LED: Final = Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_EFFECTS: Final[dict[type, Callable[[ReplicaRunner, Any], None]]] = {
+    wanted.OpenLog: ReplicaRunner._open,
+    wanted.DropLog: ReplicaRunner._drop,
+    wanted.Led: ReplicaRunner._lead,
+    wanted.Followed: ReplicaRunner._follow,
+    wanted.Committed: ReplicaRunner._commit,
+    wanted.SyncLog: ReplicaRunner._sync,
+    wanted.CutLog: ReplicaRunner._cut,
+    wanted.RestartLog: ReplicaRunner._restart,
+    wanted.TrimLog: ReplicaRunner._trim,
+    wanted.SendFetch: ReplicaRunner._fetch,
+    wanted.SendChange: ReplicaRunner._change,
+}

@@ -1,0 +1,45 @@
+"""Worlds of whole servers with replicas by seed: `python -m tests.simulation.replicas --help`."""
+
+import sys
+
+from tests.simulation import core_campaign
+from tests.simulation.replicas_world import END_S, Run, run_seed
+
+ABOUT = """\
+Three real nodes (`penstock.server.node.Node`), each broker and controller, on lossy disks and virtual time, 20 seconds
+each, and two writers who send to a topic of three replicas, acks=all. Half of the time nodes are killed, lose power
+(also all at once), stand still, have clocks that run wrong; links are cut in one direction or both, clogged, reset
+(`tests/simulation/replicas_world.py`). What a node shows as committed must never change and be the same on all, in all
+their lives; in the end everybody is in sync, all logs are the same to the byte, and hold whatever was acknowledged,
+once, where the writer was told, in its order."""
+
+
+def measures(run: Run) -> dict[str, int]:
+    return {"events": run.events, "acknowledged": run.acknowledged, "epochs": run.epochs, "cuts": run.cuts}
+
+
+def summary(run: Run) -> str:
+    return f"{run.acknowledged} records acknowledged in {run.epochs} epochs, {run.cuts} cuts of logs"
+
+
+KIND = core_campaign.Kind(
+    name="replicas",
+    run_seed=run_seed,
+    measures=measures,
+    summary=summary,
+    columns=(
+        ("Events", "events"),
+        ("Epochs", "epochs"),
+        ("Records acknowledged", "acknowledged"),
+        ("Logs cut", "cuts"),
+    ),
+    faults=("kills, cuts and the like", "power cuts of all nodes at once"),
+    virtual_s=int(END_S),
+    title="Three whole servers with replicas in the simulator",
+    about=ABOUT,
+    mutants="replication-mutants.md",
+    cores=("server", "replication"),
+)
+
+if __name__ == "__main__":
+    sys.exit(core_campaign.main(KIND))

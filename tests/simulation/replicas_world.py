@@ -1,0 +1,307 @@
+"""Worlds of whole servers with replicas by seed: three real nodes, and writers that want what they sent on two of them.
+
+The writers send to a topic of three replicas, acks=all, while the nemesis kills, cuts, pauses and parts the nodes, and
+takes their power, in half of the worlds from all at once. What must hold whenever one looks: what a node shows as
+committed never changes and is the same on all, in all their lives; leaders are in sync, fenced brokers are not. When
+the faults end, everybody is in sync again, all logs are the same to the byte, and hold whatever was acknowledged, once,
+where the writer was told, in its order.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Final, NamedTuple
+
+from penstock.client.admin import Admin
+from penstock.client.cluster import Cluster
+from penstock.client.errors import ClientError
+from penstock.client.ports import ClientPorts
+from penstock.client.producer import Producer
+from penstock.client.sender import Delivery
+from penstock.log.log import Log
+from penstock.metadata.image import NO_LEADER, Image
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.model.errors import ProtocolError
+from penstock.records.header import BatchView, batches
+from penstock.records.rows import rows
+from penstock.server.node import Node
+from penstock.server.settings import CannotStart, NodeSettings
+from penstock.simulator.nemesis import Nemesis
+from penstock.simulator.node import Ports
+from penstock.simulator.world import World
+from tests.simulation import servers_world
+from tests.simulation.servers_world import LOOK_S, NODES, PORT, Book, Broken, Server, options_for, silence
+
+TOPIC: Final = "orders"
+PARTITIONS: Final = 2
+WRITERS: Final = ("writer-1", "writer-2")
+TORMENT_S: Final = 10.0
+REST_S: Final = 6.0
+"""After the faults the writers go on for so long."""
+END_S: Final = 20.0
+UNDER_WAY_MAX: Final = 5
+RECORD_BYTES_MAX: Final = 1 << 20
+
+
+class Acknowledged(NamedTuple):
+    partition: int
+    offset: int
+    value: bytes
+
+
+class Shown(NamedTuple):
+    """A batch that some node has shown as committed."""
+
+    last_offset: int
+    epoch: int
+    crc: int
+
+
+class Writer:
+    """Sends numbered records one after another, several under way, and notes what is acknowledged."""
+
+    def __init__(self, name: str, random: Random) -> None:
+        self._name = name
+        self._random = random
+        self.acknowledged: list[Acknowledged] = []
+        self.troubles: Counter[str] = Counter()
+        self.is_working = True
+        self.is_done = False
+
+    async def run(self, ports: Ports) -> None:
+        options = ClientPorts(ports.network, ports.clock, ports.entropy)
+        bootstrap = [f"node-{node_id}:{PORT}" for node_id in NODES]
+        cluster = Cluster(bootstrap, ports=options, request_timeout_ms=2_000, connect_timeout_ms=500)
+        await self._make_topic(cluster)
+        producer = Producer(cluster, delivery_timeout_ms=60_000, creates_topics=False)
+        under_way: list[asyncio.Task[None]] = []
+        number = 0
+        while self.is_working:
+            number += 1
+            value = f"{self._name} {number:06d}".encode()
+            try:
+                delivery = await producer.send(TOPIC, value, partition=number % PARTITIONS)
+            except ClientError as error:  # the node that was asked may not know the topic yet
+                self.troubles[type(error).__name__] += 1
+                await asyncio.sleep(0.1)
+                continue
+            task = asyncio.get_running_loop().create_task(self._note(delivery, value))
+            under_way = [each for each in [*under_way, task] if not each.done()]
+            if len(under_way) >= UNDER_WAY_MAX:
+                await under_way[0]
+            await asyncio.sleep(self._random.uniform(0.0, 0.04))
+        await asyncio.gather(*under_way)
+        await producer.close()
+        await cluster.close()
+        self.is_done = True
+
+    async def _make_topic(self, cluster: Cluster) -> None:
+        while True:
+            try:
+                await Admin(cluster).create_topic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})
+                return
+            except ClientError as error:
+                if "TOPIC_ALREADY_EXISTS" in str(error):
+                    return
+                await asyncio.sleep(0.1)
+
+    async def _note(self, delivery: "asyncio.Future[Delivery]", value: bytes) -> None:
+        try:
+            place = await delivery
+        except ClientError as error:
+            self.troubles[type(error).__name__] += 1
+            return
+        self.acknowledged.append(Acknowledged(place.partition, place.offset, value))
+
+
+class Keeper(Server):
+    """A node, life after life, that is not looked at before it has come up."""
+
+    async def live(self, ports: Ports) -> None:
+        self.node = None
+        await super().live(ports)
+
+
+class Run(NamedTuple):
+    """What is left of a world."""
+
+    acknowledged: int
+    epochs: int
+    cuts: int
+    """How often a log had to be cut."""
+    events: int
+    counts: dict[str, int]
+    trace_hash: str
+
+
+def settings_for(node_id: int) -> NodeSettings:
+    plain = servers_world.settings_for(node_id)
+    short = {
+        "replica.lag.time.max.ms": "1500",
+        "replica.fetch.backoff.ms": "200",
+        "replica.socket.timeout.ms": "1500",
+        "log.segment.bytes": "20000",
+    }
+    return replace(plain, broker=BrokerSettings({**plain.broker.static, **short}))
+
+
+class Theatre:
+    """One world from its beginning to its end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.book = Book()
+        self.servers = {node_id: Keeper(node_id, self.book, settings_for(node_id)) for node_id in NODES}
+        self.names = {node_id: f"node-{node_id}" for node_id in NODES}
+        for node_id, name in self.names.items():
+            world.add(name, self.servers[node_id].live, tolerates=(OSError, CannotStart, ProtocolError))
+        self.writers = [Writer(name, world.streams.stream(name)) for name in WRITERS]
+        for name, writer in zip(WRITERS, self.writers, strict=True):
+            world.add(name, writer.run)
+        self.nemesis = Nemesis(world, list(self.names.values()), list(WRITERS))
+        self._shown: dict[int, dict[int, Shown]] = {index: {} for index in range(PARTITIONS)}
+        self._seen: dict[tuple[int, int], tuple[Log, int]] = {}
+        """How far a log of a node was looked at."""
+        self._epochs: set[tuple[int, int]] = set()
+
+    def play(self) -> Run:
+        world = self.world
+        for name in (*self.names.values(), *WRITERS):
+            world.start(name)
+        self._run(1.5)
+        self.nemesis.torment()
+        self._run(TORMENT_S - 1.5)
+        is_dark = world.streams.stream("blackout").random() < 0.5
+        if is_dark:
+            for name in self.names.values():
+                world.cut_power(name)
+        self.nemesis.calm()
+        world.network.settings.loss = world.network.settings.straggler = 0.0
+        world.options.slow_sync = 0.0
+        before = self._acknowledged
+        self._run(REST_S)
+        for writer in self.writers:
+            writer.is_working = False
+        self._run(END_S - TORMENT_S - REST_S)
+        events, trace_hash = world.loop.events, world.trace_hash
+        if self._acknowledged < before + 10:
+            raise Broken(f"Convergence: only {self._acknowledged - before} records were written after all was mended")
+        cuts = self._check_end()
+        counts = {"kills, cuts and the like": self.nemesis.faults, "power cuts of all nodes at once": int(is_dark)}
+        return Run(self._acknowledged, len(self._epochs), cuts, events, counts, trace_hash)
+
+    @property
+    def _acknowledged(self) -> int:
+        return sum(len(writer.acknowledged) for writer in self.writers)
+
+    def _run(self, seconds: float) -> None:
+        end_s = self.world.loop.time() + seconds
+        while self.world.loop.time() < end_s:
+            self.world.run(min(LOOK_S, max(0.001, end_s - self.world.loop.time())))
+            for node_id, server in self.servers.items():
+                server.look()
+                node = server.node
+                if node is not None and self.world.nodes[self.names[node_id]].life is not None:
+                    self._look(node_id, node)
+            if self.book.breaches:
+                raise Broken(self.book.breaches[0])
+
+    # --- whenever one looks ---------------------------------------------------------------------------------------
+
+    def _look(self, node_id: int, node: Node) -> None:
+        image = node.controller.image
+        self._look_at_image(image)
+        for index in range(PARTITIONS):
+            log = node.directory.logs.get(f"{TOPIC}-{index}")
+            if log is None or log.offline_reason is not None:
+                continue
+            known, seen = self._seen.get((node_id, index), (log, 0))
+            if known is not log:  # another life of the node: all of it is looked at again
+                seen = 0
+            if log.high_watermark > seen:
+                self._look_at_log(node_id, index, log, max(seen, log.start_offset))
+                seen = log.high_watermark
+            self._seen[node_id, index] = (log, seen)
+
+    def _look_at_image(self, image: Image) -> None:
+        topic = image.topics.get(TOPIC)
+        for index, placed in ({} if topic is None else topic.partitions).items():
+            self._epochs.add((index, placed.leader_epoch))
+            isr, elr = frozenset(placed.isr), frozenset(placed.eligible_leader_replicas)
+            if placed.leader != NO_LEADER and placed.leader not in isr:
+                raise Broken(f"LeaderInIsr: {index}: {placed}")
+            if any(image.brokers[each].is_fenced for each in placed.isr):
+                raise Broken(f"ValidControllerState: a fenced broker is in sync for {index}: {placed}")
+            if isr & elr or not (isr | elr) <= frozenset(placed.replicas):
+                raise Broken(f"ValidControllerIsrAndElr: {index}: {placed}")
+
+    def _look_at_log(self, node_id: int, index: int, log: Log, offset: int) -> None:
+        shown = self._shown[index]
+        for batch in read_batches(log, offset, log.high_watermark):
+            found = Shown(batch.last_offset, batch.leader_epoch, batch.crc)
+            before = shown.setdefault(batch.base_offset, found)
+            if before != found:
+                raise Broken(
+                    f"ConsistentRead: node {node_id} shows {found} in {index}, where {before} was shown before"
+                )
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def _check_end(self) -> int:
+        if self.book.failures:
+            raise Broken(f"a node went out: {self.book.failures}")
+        nodes = [server.node for server in self.servers.values()]
+        if not all(node is not None and node.is_serving for node in nodes):
+            raise Broken("Convergence: a node does not serve in the end")
+        if not all(writer.is_done for writer in self.writers):
+            raise Broken("Convergence: a writer still waits for an answer, long after all was mended")
+        cuts = 0
+        for index in range(PARTITIONS):
+            logs = [node.directory.logs[f"{TOPIC}-{index}"] for node in nodes if node is not None]
+            cuts += sum(log.cuts for log in logs)
+            self._check_partition(index, nodes[0], logs)
+        return cuts
+
+    def _check_partition(self, index: int, node: Node | None, logs: list[Log]) -> None:
+        assert node is not None
+        placed = node.controller.image.topics[TOPIC].partitions[index]
+        if sorted(placed.isr) != list(NODES):
+            raise Broken(f"Convergence: {index} ends with {placed}")
+        contents = [[bytes(batch.whole) for batch in read_batches(log, 0, log.written_end)] for log in logs]
+        if not contents[0] == contents[1] == contents[2]:
+            raise Broken(f"LogMatching: {index} ends with {[(log.written_end, log.high_watermark) for log in logs]}")
+        found = {record.offset: record.value for batch in contents[0] for record in rows(BatchView(batch), 1 << 20)}
+        times = Counter(found.values())
+        for writer in self.writers:
+            mine = [each for each in writer.acknowledged if each.partition == index]
+            for each in mine:
+                if found.get(each.offset) != each.value:
+                    raise Broken(f"NoCommittedRecordLostGlobally: {each} was acknowledged, and is not there")
+                if times[each.value] != 1:
+                    raise Broken(f"{each.value!r} is there {times[each.value]} times")
+            in_order = [each.offset for each in sorted(mine, key=lambda each: each.value)]
+            if in_order != sorted(in_order):
+                raise Broken(f"the records of a writer are not in their order in {index}")
+
+
+def read_batches(log: Log, offset: int, end_offset: int) -> Iterator[BatchView]:
+    """From the one that holds an offset on."""
+    while offset < end_offset:
+        part = log.read(offset, RECORD_BYTES_MAX, limit=end_offset)
+        if part is None:
+            return
+        data = bytes(part.file.read(part.position, part.size_bytes))
+        part.release()
+        for batch in batches(data):
+            yield batch
+            offset = batch.last_offset + 1
+
+
+def run_seed(seed: int, *, story: list[str] | None = None) -> Run:
+    """One world of twenty virtual seconds."""
+    with silence(), World(seed, options_for(seed), keeps_trace=story is not None) as world:
+        if story is not None:
+            world.trace.kept = story
+        return Theatre(world).play()

@@ -1,0 +1,260 @@
+"""Three whole nodes on virtual time with replicas of the same partitions: they follow, commit, fail over, catch up."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from penstock.client.cluster import Cluster
+from penstock.client.consumer import Consumer
+from penstock.client.producer import Producer
+from penstock.log.log import Log
+from penstock.metadata.image import Partition as Placed
+from penstock.metadata.settings.layers import BrokerSettings
+from penstock.records.check import DEFAULT_RULES
+from penstock.server.node import Node
+from penstock.server.settings import NodeSettings
+from penstock.wire.messages import alter_partition_reassignments as moving
+from tests.simulation.servers_world import NODES, PORT, settings_for
+from tests.unit.server.handlers.stand import a_batch
+from tests.unit.server.test_cluster import Town, tell
+
+TOPIC: Final = "orders"
+EVERYWHERE: Final = {"min.insync.replicas": "2"}
+LAG_S: Final = 2.0
+
+
+def cluster_of(town: Town, nodes: Sequence[int] = NODES) -> Cluster:
+    assert town.ports is not None
+    return Cluster([f"node-{node_id}:{PORT}" for node_id in nodes], ports=town.ports, timeout_ms=20_000)
+
+
+def some_node(town: Town) -> Node:
+    return next(iter(town.nodes.values()))
+
+
+def placed(town: Town, index: int = 0) -> Placed:
+    return some_node(town).controller.image.topics[TOPIC].partitions[index]
+
+
+def logs(town: Town) -> list[Log]:
+    return [node.directory.logs[f"{TOPIC}-0"] for node in town.nodes.values()]
+
+
+def ends(town: Town) -> list[int]:
+    return [log.written_end for log in logs(town)]
+
+
+async def make_topic(town: Town, replicas: tuple[int, ...] = NODES) -> None:
+    await town.admin(1).create_topic(TOPIC, configs=EVERYWHERE, assignments=[replicas])
+
+
+async def publish(cluster: Cluster, count: int, prefix: str = "v") -> list[bytes]:
+    """Records that are all acknowledged."""
+    producer = Producer(cluster)
+    values = [f"{prefix}{number}".encode() for number in range(count)]
+    sent = [await producer.send(TOPIC, value, partition=0) for value in values]
+    await asyncio.gather(*sent)
+    await producer.close()
+    return values
+
+
+async def read_all(cluster: Cluster) -> list[bytes]:
+    consumer = Consumer(cluster)
+    await consumer.assign_topic(TOPIC, "earliest", until_end=True)
+    found: list[bytes] = []
+    while (records := await consumer.fetch_records(timeout_ms=10_000)) is not None:
+        found += [record.value or b"" for record in records.records]
+    await consumer.close()
+    return found
+
+
+def test_what_is_acknowledged_is_on_all_nodes_that_are_in_sync() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        await publish(cluster, 100)
+        assert ends(town) == [100, 100, 100]
+        assert sorted(placed(town).isr) == list(NODES)
+        stored = [b"".join(_bytes_of(node)) for node in town.nodes.values()]
+        assert stored[0] == stored[1] == stored[2]
+        await cluster.close()
+
+    tell(story)
+
+
+def _bytes_of(node: Node) -> list[bytes]:
+    log = node.directory.logs[f"{TOPIC}-0"]
+    part = log.read(log.start_offset, 1 << 30, limit=log.written_end)
+    assert part is not None
+    data = bytes(part.file.read(part.position, part.size_bytes))
+    part.release()
+    return [data]
+
+
+def test_a_killed_leader_loses_nothing_and_comes_back_as_a_follower() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        values = await publish(cluster, 50, "before")
+        leader = placed(town).leader
+        town.kill(leader)
+        values += await publish(cluster, 50, "without it")
+        assert placed(town).leader != leader
+        assert await read_all(cluster) == values
+        town.start(leader)
+        took = await town.until(lambda: leader in town.nodes and sorted(placed(town).isr) == list(NODES))
+        assert took < 5.0
+        values += await publish(cluster, 50, "with it")
+        assert ends(town) == [150, 150, 150]
+        assert await read_all(cluster) == values
+        await cluster.close()
+
+    tell(story)
+
+
+def test_a_partition_moves_to_other_nodes_while_it_is_written() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town, (1, 2))
+        cluster = cluster_of(town)
+        values = await publish(cluster, 50, "before")
+        part = moving.ReassignablePartition(partition_index=0, replicas=[3, 1])
+        topic = moving.ReassignableTopic(name=TOPIC, partitions=[part])
+        request = moving.AlterPartitionReassignmentsRequest(topics=[topic])
+        await cluster.ask_controller(request, moving.AlterPartitionReassignmentsResponse, lambda _answer: ())
+        values += await publish(cluster, 50, "meanwhile")
+        await town.until(lambda: placed(town).replicas == (3, 1) and not placed(town).adding_replicas)
+        values += await publish(cluster, 50, "after")
+        assert sorted(placed(town).isr) == [1, 3]
+        await town.until(lambda: f"{TOPIC}-0" not in town.nodes[2].directory.logs)
+        assert await read_all(cluster) == values
+        await cluster.close()
+
+    tell(story)
+
+
+def test_deleted_records_are_deleted_everywhere() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        values = await publish(cluster, 20)
+        await town.admin(1).delete_records(TOPIC, {0: 15})
+        await town.until(lambda: [log.start_offset for log in logs(town)] == [15, 15, 15])
+        assert await read_all(cluster) == values[15:]
+        await cluster.close()
+
+    tell(story)
+
+
+def test_what_only_the_leader_had_is_cut_off_when_others_went_on_without_it() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        values = await publish(cluster, 10, "before")
+        leader = placed(town).leader
+        rest = [node_id for node_id in NODES if node_id != leader]
+        links = [(f"node-{leader}", f"node-{node_id}") for node_id in rest]
+        town.world.network.cut([*links, *((to, source) for source, to in links)])
+        partition = town.nodes[leader].partitions.named(TOPIC, 0)
+        assert partition is not None
+        now_ms = town.nodes[leader].clock.wall_ms()
+        partition.append(a_batch(5, timestamp_ms=now_ms), now_ms=now_ms, rules=DEFAULT_RULES)
+        others = town.nodes[rest[0]].controller
+        await town.until(lambda: others.image.topics[TOPIC].partitions[0].leader != leader)
+        aside = cluster_of(town, rest)
+        values += await publish(aside, 5, "without it")
+        await aside.close()
+        assert partition.log.high_watermark == 10
+        town.world.network.heal_all()
+        await town.until(lambda: sorted(placed(town).isr) == list(NODES))
+        values += await publish(cluster, 5, "together")
+        assert partition.log.cuts == 1
+        assert await read_all(cluster) == values
+        assert ends(town) == [20, 20, 20]
+        await cluster.close()
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("durability", "is_sure"), [("fsync", True), ("replicated", False)])
+def test_who_was_not_stopped_vouches_only_for_what_was_synced(durability: str, is_sure: bool) -> None:
+    async def story(town: Town) -> None:
+        await town.admin(1).create_topic(TOPIC, 1, 3, {**EVERYWHERE, "durability": durability})
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        await cluster.close()
+        town.kill(3)
+        town.start(3)
+        await town.all_serve()
+        assert (town.nodes[3]._previous_epoch() >= 0) is is_sure
+
+    tell(story)
+
+
+def test_a_follower_that_lives_but_does_not_follow_is_waited_for_only_so_long() -> None:
+    """Its heartbeats arrive, its fetches do not; nothing else happens to the leader than that one record comes."""
+
+    async def story(town: Town) -> None:
+        leader, follower = [node_id for node_id in NODES if node_id != town.leader]
+        configs = {"durability": "replicated", "min.insync.replicas": "1"}
+        await town.admin(leader).create_topic(TOPIC, configs=configs, assignments=[(leader, follower)])
+        cluster = cluster_of(town)
+        await publish(cluster, 1, "before")
+        names = f"node-{leader}", f"node-{follower}"
+        town.world.network.cut([names, names[::-1]])
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await publish(cluster, 1, "after")
+        assert LAG_S <= loop.time() - began < 2 * LAG_S
+        assert placed(town).isr == (leader,)
+        await cluster.close()
+
+    tell(story, impatient)
+
+
+def impatient(node_id: int) -> NodeSettings:
+    plain = settings_for(node_id)
+    lag = {"replica.lag.time.max.ms": str(int(LAG_S * 1000))}
+    return replace(plain, broker=BrokerSettings({**plain.broker.static, **lag}))
+
+
+def test_a_log_whose_sync_fails_holds_up_no_other_that_comes_from_the_same_leader() -> None:
+    async def story(town: Town) -> None:
+        await town.admin(1).create_topic("broken", assignments=[(1, 2)], configs={"min.insync.replicas": "1"})
+        await make_topic(town, (1, 2))
+        cluster = cluster_of(town)
+        path = town.nodes[2].directory.logs["broken-0"].path + "/00000000000000000000-0.log"
+        town.world.nodes["node-2"].disk.fail_next("sync", path)
+        producer = Producer(cluster, delivery_timeout_ms=20_000)
+        lost = await producer.send("broken", b"nobody syncs me", partition=0)
+        await town.until(lambda: town.nodes[2].directory.logs["broken-0"].offline_reason)
+        values = await publish(cluster, 10)
+        assert await read_all(cluster) == values
+        lost.cancel()
+        await producer.close()
+        await cluster.close()
+
+    tell(story)
+
+
+def test_one_of_three_may_be_gone_but_two_are_too_few() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        leader = placed(town).leader
+        for node_id in NODES:
+            if node_id != leader:
+                town.world.pause(f"node-{node_id}")
+        producer = Producer(cluster, delivery_timeout_ms=8_000)
+        delivery = await producer.send(TOPIC, b"too few", partition=0)
+        (outcome,) = await asyncio.gather(delivery, return_exceptions=True)
+        assert isinstance(outcome, Exception)
+        partition = town.nodes[leader].partitions.named(TOPIC, 0)
+        assert partition is None or partition.log.high_watermark == 10
+        await producer.close()
+        await cluster.close()
+
+    tell(story)
