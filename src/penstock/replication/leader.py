@@ -208,6 +208,8 @@ class Leader:
         return -1 if broker is None else broker.epoch
 
     def _note(self, progress: Progress, broker_epoch: int, offset: int, now: int) -> None:
+        if broker_epoch == progress.broker_epoch and offset < progress.end_offset:
+            return  # asked earlier, and come late: in one life and epoch, nobody cuts what fits
         log_end = self._log.written_end
         if broker_epoch != progress.broker_epoch and progress.broker_epoch >= 0:
             progress.caught_up_ms, progress.leader_end = NEVER_MS, 1 << 62  # what it was in another life says nothing

@@ -102,6 +102,15 @@ def test_a_diverging_fetch_is_no_progress() -> None:
     assert not leader.advance(0)
 
 
+def test_a_fetch_that_comes_late_takes_no_progress_back_but_another_life_does() -> None:
+    leader = a_leader(a_log(0, 0, 0), partition(1, 2, epoch=3))
+    leader.on_fetch(2, 20, Asked(3, 0, 3), 0)
+    leader.on_fetch(2, 20, Asked(2, 0, 3), 1)
+    assert leader.progress[2].end_offset == 3
+    leader.on_fetch(2, 21, Asked(2, 0, 3), 2)
+    assert leader.progress[2].end_offset == 2
+
+
 def test_with_too_few_in_sync_nothing_is_committed() -> None:
     """KIP-966: else who was in sync before could not lead without losing it."""
     log = a_log(0, 0)
