@@ -109,8 +109,8 @@ cluster-mutants *arguments:
     python -m tests.simulation.cluster_mutants --record {{ arguments }}
 
 # worlds of three whole servers that no run has had yet; adds to docs/results/servers-simulation.md
-simulate-servers count="200":
-    python -m tests.simulation.servers next {{ count }} --record
+simulate-servers count="200" *arguments:
+    python -m tests.simulation.servers next {{ count }} --record {{ arguments }}
 
 # kills and power cuts of real controllers under topic churn; adds to docs/results/quorum-kills.md (10 minutes)
 quorum-kills *arguments:

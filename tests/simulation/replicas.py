@@ -4,6 +4,7 @@ import sys
 
 from tests.simulation import core_campaign
 from tests.simulation.replicas_world import END_S, Run, run_seed
+from tests.simulation.servers_world import FAULTS
 
 ABOUT = """\
 Three real nodes (`penstock.server.node.Node`), each broker and controller, on lossy disks and virtual time, 20 seconds
@@ -33,7 +34,7 @@ KIND = core_campaign.Kind(
         ("Records acknowledged", "acknowledged"),
         ("Logs cut", "cuts"),
     ),
-    faults=("kills, cuts and the like", "power cuts of all nodes at once"),
+    faults=(FAULTS, "power cuts of all nodes at once"),
     virtual_s=int(END_S),
     title="Three whole servers with replicas in the simulator",
     about=ABOUT,

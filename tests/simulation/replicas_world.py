@@ -189,7 +189,7 @@ class Theatre:
         if self._acknowledged < before + 10:
             raise Broken(f"Convergence: only {self._acknowledged - before} records were written after all was mended")
         cuts = self._check_end()
-        counts = {"kills, cuts and the like": self.nemesis.faults, "power cuts of all nodes at once": int(is_dark)}
+        counts = {servers_world.FAULTS: self.nemesis.faults, "power cuts of all nodes at once": int(is_dark)}
         return Run(self._acknowledged, len(self._epochs), cuts, events, counts, trace_hash)
 
     @property

@@ -45,6 +45,8 @@ CONTROLLER_PORT: Final = 9093
 NODES: Final = (1, 2, 3)
 TORMENT_S: Final = 10.0
 END_S: Final = 20.0
+FAULTS: Final = "kills, cuts and the like"
+"""What they are counted as."""
 LOOK_S: Final = 0.1
 HASTE: Final = 0.25
 SNAPSHOT_BYTES: Final = 4_000
@@ -209,6 +211,11 @@ class Run(NamedTuple):
     events: int
     trace_hash: str
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What went wrong, by kind."""
+        return {FAULTS: self.faults}
+
 
 def settings_for(node_id: int) -> NodeSettings:
     voters = tuple((each, Address(f"node-{each}", CONTROLLER_PORT)) for each in NODES)
@@ -344,11 +351,11 @@ class Theatre:
                     raise Broken(f"node {node_id}: {name}-{index} is led by {placed.leader}, but leads={leads}")
 
 
-def run_seed(seed: int, trace: list[str] | None = None) -> Run:
+def run_seed(seed: int, story: list[str] | None = None) -> Run:
     """One world of twenty virtual seconds."""
-    with silence(), World(seed, options_for(seed), keeps_trace=trace is not None) as world:
-        if trace is not None:
-            world.trace.kept = trace
+    with silence(), World(seed, options_for(seed), keeps_trace=story is not None) as world:
+        if story is not None:
+            world.trace.kept = story
         return Theatre(world).play()
 
 
