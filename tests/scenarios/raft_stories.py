@@ -6,9 +6,7 @@ long the one with the smallest id acts first. `python -m tests.scenarios.raft_st
 then read the difference.
 """
 
-import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -17,6 +15,7 @@ from penstock.raft.events import Resigning
 from penstock.raft.messages import AddVoter, RemoveVoter, VotersReply
 from penstock.raft.replicas import Voter
 from penstock.raft.roles import Role
+from tests.scenarios.transcripts import Teller, retold, write_anew
 from tests.simulation.raft_options import CALM
 from tests.simulation.raft_world import Node, World, show, show_entry
 
@@ -37,31 +36,17 @@ class Ordered:
         return int(end * self._share)
 
 
-class Story:
+class Story(Teller):
     """Carries commands out in a world and takes down what is said."""
 
     def __init__(self, voters: int = 3, spares: int = 0) -> None:
-        self.lines: list[str] = []
-        self._is_quiet = False
+        super().__init__()
         options = CALM._replace(voters=voters, spares=spares)
         self.world = World(0, options, entropy_factory=Ordered, story=self._take_down)
         self.world.is_calm = True
 
-    def _take_down(self, line: str) -> None:
-        if not self._is_quiet:
-            self.lines.append(line)
-
     def node(self, node_id: str) -> Node:
         return self.world.nodes[int(node_id)]
-
-    def command(self, line: str) -> None:
-        words = shlex.split(line)
-        if words[0] == "quietly":
-            self._is_quiet = True
-            words = words[1:]
-        work: Callable[..., None] = getattr(self, f"do_{words[0]}")
-        work(*words[1:])
-        self._is_quiet = False
 
     # --- what can be done -----------------------------------------------------------------------------------------
 
@@ -152,25 +137,9 @@ def portrait(node: Node) -> str:
 
 
 def retell(text: str) -> str:
-    """The transcript that the commands of a text lead to today."""
-    header = next(line for line in text.splitlines() if line.startswith("> quorum"))
-    _, _, voters, spares = header.split()
-    story = Story(int(voters), int(spares))
-    for line in text.splitlines():
-        if line.startswith(("#", ">")) or not line:
-            if line or (story.lines and story.lines[-1]):
-                story.lines.append(line)
-            if line.startswith("> ") and line != header:
-                story.command(line[2:])
-    return "\n".join(story.lines).rstrip() + "\n"
-
-
-def main() -> int:
-    for path in sorted(FOLDER.glob("*.txt")):
-        path.write_text(retell(path.read_text()))
-        print(path.name)
-    return 0
+    """The transcript that the commands of a text lead to today: `quorum`, how many voters, how many spares."""
+    return retold(text, lambda voters, spares: Story(int(voters), int(spares)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_anew(FOLDER, retell))

@@ -6,14 +6,13 @@ silent for 3 s is fenced. There is one partition, 0, whose first replica is brok
 `python -m tests.scenarios.replication_stories` writes all transcripts anew; then read the difference.
 """
 
-import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from penstock.metadata.cluster_commands import AlterReassignments, ElectLeaders, PartitionRef, Reassignment
 from penstock.replication.ports import Key
+from tests.scenarios.transcripts import Teller, retold, write_anew
 from tests.simulation.invariants import broken
 from tests.simulation.replication_controller import TOPIC
 from tests.simulation.replication_options import CALM
@@ -23,11 +22,11 @@ FOLDER: Final = Path(__file__).parent / "replication"
 PATIENCE_MS: Final = 20_000.0
 
 
-class Story:
+class Story(Teller):
     """Carries commands out in a world and takes down what is said."""
 
     def __init__(self, brokers: int = 3, in_sync_min: int = 2, durability: str = "replicated") -> None:
-        self.lines: list[str] = []
+        super().__init__()
         self._is_quiet = True
         options = CALM._replace(
             brokers=brokers, factor=brokers, in_sync_min=in_sync_min, is_fsync=durability == "fsync"
@@ -42,25 +41,12 @@ class Story:
         self.world.run(2_500.0)
         self._is_quiet = False
 
-    def _take_down(self, line: str) -> None:
-        if not self._is_quiet:
-            self.lines.append(line)
-
     @property
     def key(self) -> Key:
         return next(iter(self.world.partitions()))
 
     def broker(self, broker_id: str) -> Broker:
         return self.world.brokers[int(broker_id)]
-
-    def command(self, line: str) -> None:
-        words = shlex.split(line)
-        if words[0] == "quietly":
-            self._is_quiet = True
-            words = words[1:]
-        work: Callable[..., None] = getattr(self, f"do_{words[0]}")
-        work(*words[1:])
-        self._is_quiet = False
 
     # --- what can be done -----------------------------------------------------------------------------------------
 
@@ -183,17 +169,8 @@ def portrait(broker: Broker, key: Key) -> str:
 
 
 def retell(text: str) -> str:
-    """The transcript that the commands of a text lead to today."""
-    header = next(line for line in text.splitlines() if line.startswith("> cluster"))
-    _, _, brokers, in_sync_min, durability = header.split()
-    story = Story(int(brokers), int(in_sync_min), durability)
-    for line in text.splitlines():
-        if line.startswith(("#", ">")) or not line:
-            if line or (story.lines and story.lines[-1]):
-                story.lines.append(line)
-            if line.startswith("> ") and line != header:
-                story.command(line[2:])
-    return "\n".join(story.lines).rstrip() + "\n"
+    """The transcript that the commands of a text lead to today: `cluster`, brokers, the least in sync, durability."""
+    return retold(text, lambda brokers, in_sync_min, durability: Story(int(brokers), int(in_sync_min), durability))
 
 
 def commands_of(name: str) -> str:
@@ -202,12 +179,5 @@ def commands_of(name: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.startswith(">"))
 
 
-def main() -> int:
-    for path in sorted(FOLDER.glob("*.txt")):
-        path.write_text(retell(path.read_text()))
-        print(path.name)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_anew(FOLDER, retell))
