@@ -1,10 +1,12 @@
 """Worlds of whole servers with replicas by seed: three real nodes, and writers that want what they sent on two of them.
 
 The writers send to a topic of three replicas, acks=all, while the nemesis kills, cuts, pauses and parts the nodes, and
-takes their power, in half of the worlds from all at once. What must hold whenever one looks: what a node shows as
-committed never changes and is the same on all, in all their lives; leaders are in sync, fenced brokers are not. When
-the faults end, everybody is in sync again, all logs are the same to the byte, and hold whatever was acknowledged, once,
-where the writer was told, in its order.
+takes their power, in half of the worlds from all at once. Each node is a rack of its own; readers ask whomever they
+like, go where a leader sends them, and read from followers there. What must hold whenever one looks: what a node shows
+as committed never changes and is the same on all, in all their lives, and so is what a reader is given, which goes on
+where it left off; leaders are in sync, fenced brokers are not. When the faults end, everybody is in sync again, all
+logs are the same to the byte, and hold whatever was acknowledged, once, where the writer was told, in its order, and
+whatever was read; and the readers come to the end.
 """
 
 import asyncio
@@ -17,13 +19,14 @@ from typing import Final, NamedTuple
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
+from penstock.client.metadata import Topic
 from penstock.client.ports import ClientPorts
 from penstock.client.producer import Producer
 from penstock.client.sender import Delivery
 from penstock.log.log import Log
 from penstock.metadata.image import NO_LEADER, Image
 from penstock.metadata.settings.layers import BrokerSettings
-from penstock.model.errors import ProtocolError
+from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.records.header import BatchView, batches
 from penstock.records.rows import rows
 from penstock.server.node import Node
@@ -31,12 +34,15 @@ from penstock.server.settings import CannotStart, NodeSettings
 from penstock.simulator.nemesis import Nemesis
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
+from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from tests.simulation import servers_world
 from tests.simulation.servers_world import LOOK_S, NODES, PORT, Book, Broken, Server, options_for, silence
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 2
 WRITERS: Final = ("writer-1", "writer-2")
+READERS: Final = ("reader-0", "reader-1")
+"""One for each partition, named for it."""
 TORMENT_S: Final = 10.0
 REST_S: Final = 6.0
 """After the faults the writers go on for so long."""
@@ -116,6 +122,79 @@ class Writer:
         self.acknowledged.append(Acknowledged(place.partition, place.offset, value))
 
 
+class Reader:
+    """Reads one partition from its beginning, at whatever replica: what it is given is noted in `shown`."""
+
+    def __init__(self, index: int, shown: dict[int, Shown], random: Random) -> None:
+        self._index = index
+        self._shown = shown
+        self._random = random
+        self._rack = ""
+        self._place = random.choice(NODES)
+        self._was_sent = False
+        self.offset = 0
+        self.breach = ""
+        self.read_nearby = 0
+        """How often something was given by whomever a leader had sent it to."""
+
+    async def run(self, ports: Ports) -> None:
+        options = ClientPorts(ports.network, ports.clock, ports.entropy)
+        bootstrap = [f"node-{node_id}:{PORT}" for node_id in NODES]
+        cluster = Cluster(bootstrap, ports=options, request_timeout_ms=2_000, connect_timeout_ms=500)
+        while not self.breach:
+            try:
+                topic = await cluster.topic(TOPIC, timeout_ms=2_000)
+                await self._read(cluster, topic)
+            except ClientError:
+                self._wander()
+                await asyncio.sleep(0.05)
+
+    def _wander(self) -> None:
+        """Asks somebody else, and lives elsewhere from now on."""
+        self._place, self._rack = self._random.choice(NODES), rack_of(self._random.choice(NODES))
+        self._was_sent = False
+
+    async def _read(self, cluster: Cluster, topic: Topic) -> None:
+        part = FetchPartition(
+            partition=self._index, fetch_offset=self.offset, current_leader_epoch=-1, partition_max_bytes=1 << 20
+        )
+        request = FetchRequest(
+            max_wait_ms=self._random.choice((100, 500)),
+            min_bytes=1,
+            topics=[FetchTopic(topic_id=topic.topic_id, partitions=[part])],
+            rack_id=self._rack,
+        )
+        connection = await cluster.connection(self._place, "reader")
+        response = await connection.ask(request, FetchResponse, timeout_ms=2_000)
+        found = response.responses[0].partitions[0]
+        if found.error_code is not ErrorCode.NONE or self._random.random() < 0.05:
+            self._wander()
+            await asyncio.sleep(0.05)
+            await cluster.refresh(timeout_ms=2_000)
+        elif found.preferred_read_replica >= 0:
+            self._place, self._was_sent = found.preferred_read_replica, True
+        else:
+            before = self.offset
+            self._take(found)
+            self.read_nearby += self._was_sent and self.offset > before
+
+    def _take(self, found: PartitionData) -> None:
+        if found.records is None:
+            return
+        for batch in batches(bytes(found.records)):
+            if batch.last_offset < self.offset:
+                continue
+            if batch.base_offset > self.offset:
+                self.breach = f"ConsistentRead: nothing was given from {self.offset} to {batch.base_offset}"
+                return
+            seen = Shown(batch.last_offset, batch.leader_epoch, batch.crc)
+            before = self._shown.setdefault(batch.base_offset, seen)
+            if before != seen or batch.last_offset >= found.high_watermark:
+                self.breach = f"ConsistentRead: a reader is given {seen} in {self._index}, before it was {before}"
+                return
+            self.offset = batch.last_offset + 1
+
+
 class Keeper(Server):
     """A node, life after life, that is not looked at before it has come up."""
 
@@ -128,12 +207,18 @@ class Run(NamedTuple):
     """What is left of a world."""
 
     acknowledged: int
+    read_nearby: int
+    """How often a reader was given something by a follower that a leader had sent it to."""
     epochs: int
     cuts: int
     """How often a log had to be cut."""
     events: int
     counts: dict[str, int]
     trace_hash: str
+
+
+def rack_of(node_id: int) -> str:
+    return f"rack-{node_id}"
 
 
 def settings_for(node_id: int) -> NodeSettings:
@@ -143,6 +228,7 @@ def settings_for(node_id: int) -> NodeSettings:
         "replica.fetch.backoff.ms": "200",
         "replica.socket.timeout.ms": "1500",
         "log.segment.bytes": "20000",
+        "broker.rack": rack_of(node_id),
     }
     return replace(plain, broker=BrokerSettings({**plain.broker.static, **short}))
 
@@ -160,15 +246,20 @@ class Theatre:
         self.writers = [Writer(name, world.streams.stream(name)) for name in WRITERS]
         for name, writer in zip(WRITERS, self.writers, strict=True):
             world.add(name, writer.run)
-        self.nemesis = Nemesis(world, list(self.names.values()), list(WRITERS))
         self._shown: dict[int, dict[int, Shown]] = {index: {} for index in range(PARTITIONS)}
+        self.readers = [
+            Reader(index, self._shown[index], world.streams.stream(READERS[index])) for index in self._shown
+        ]
+        for name, reader in zip(READERS, self.readers, strict=True):
+            world.add(name, reader.run)
+        self.nemesis = Nemesis(world, list(self.names.values()), [*WRITERS, *READERS])
         self._seen: dict[tuple[int, int], tuple[Log, int]] = {}
         """How far a log of a node was looked at."""
         self._epochs: set[tuple[int, int]] = set()
 
     def play(self) -> Run:
         world = self.world
-        for name in (*self.names.values(), *WRITERS):
+        for name in (*self.names.values(), *WRITERS, *READERS):
             world.start(name)
         self._run(1.5)
         self.nemesis.torment()
@@ -190,7 +281,8 @@ class Theatre:
             raise Broken(f"Convergence: only {self._acknowledged - before} records were written after all was mended")
         cuts = self._check_end()
         counts = {servers_world.FAULTS: self.nemesis.faults, "power cuts of all nodes at once": int(is_dark)}
-        return Run(self._acknowledged, len(self._epochs), cuts, events, counts, trace_hash)
+        read_nearby = sum(reader.read_nearby for reader in self.readers)
+        return Run(self._acknowledged, read_nearby, len(self._epochs), cuts, events, counts, trace_hash)
 
     @property
     def _acknowledged(self) -> int:
@@ -205,8 +297,8 @@ class Theatre:
                 node = server.node
                 if node is not None and self.world.nodes[self.names[node_id]].life is not None:
                     self._look(node_id, node)
-            if self.book.breaches:
-                raise Broken(self.book.breaches[0])
+            for breach in (*self.book.breaches, *(each.breach for each in self.readers if each.breach)):
+                raise Broken(breach)
 
     # --- whenever one looks ---------------------------------------------------------------------------------------
 
@@ -272,6 +364,7 @@ class Theatre:
         contents = [[bytes(batch.whole) for batch in read_batches(log, 0, log.written_end)] for log in logs]
         if not contents[0] == contents[1] == contents[2]:
             raise Broken(f"LogMatching: {index} ends with {[(log.written_end, log.high_watermark) for log in logs]}")
+        self._check_what_was_read(index, logs[0], contents[0])
         found = {record.offset: record.value for batch in contents[0] for record in rows(BatchView(batch), 1 << 20)}
         times = Counter(found.values())
         for writer in self.writers:
@@ -284,6 +377,15 @@ class Theatre:
             in_order = [each.offset for each in sorted(mine, key=lambda each: each.value)]
             if in_order != sorted(in_order):
                 raise Broken(f"the records of a writer are not in their order in {index}")
+
+    def _check_what_was_read(self, index: int, log: Log, content: list[bytes]) -> None:
+        there = {view.base_offset: view.crc for view in map(BatchView, content)}
+        reader = self.readers[index]
+        if reader.offset != log.high_watermark:
+            raise Broken(f"Convergence: the reader of {index} is at {reader.offset}, and not at {log.high_watermark}")
+        for offset, shown in self._shown[index].items():
+            if there.get(offset) != shown.crc:
+                raise Broken(f"NoCommittedRecordLostGlobally: {shown} was shown at {offset} in {index}, and is gone")
 
 
 def read_batches(log: Log, offset: int, end_offset: int) -> Iterator[BatchView]:

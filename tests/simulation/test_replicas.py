@@ -11,10 +11,14 @@ from random import SystemRandom
 import pytest
 
 from penstock.log.log import Log
+from penstock.replication.fetch_sessions import Wanted
 from penstock.replication.follower import Following
 from penstock.replication.leader import FITS, Asked, Leader, Verdict
-from penstock.server.partition import Partition
+from penstock.server.nearby_reading import NearbyReading
+from penstock.server.partition import Followed, Partition
+from penstock.server.reading import NO_RECORDS
 from penstock.server.replica_runner import ReplicaRunner
+from penstock.wire.hot.fetch import FetchedPartition
 from tests.simulation import stories
 from tests.simulation.regressions import seeds_of
 from tests.simulation.replicas_world import run_seed
@@ -32,6 +36,7 @@ def test_servers_keep_what_they_acknowledge(first: int, record_property: Callabl
     began_s = time.process_time()
     runs = run_all([*range(first, first + CHUNK), FRESH + first])
     assert sum(run.acknowledged for run in runs) > 100 * CHUNK
+    assert sum(run.read_nearby for run in runs) > 2 * CHUNK
     record_property("simulated_runs", len(runs))
     record_property("simulated_events", sum(run.events for run in runs))
     record_property("simulated_cpu_s", time.process_time() - began_s)
@@ -80,13 +85,28 @@ def acknowledges_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "durable_end", property(lambda self: self.written_end))
 
 
+def followers_show_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_at = NearbyReading._look_at
+
+    def all_of_it(self: NearbyReading, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
+        partition = self.partition_of(wanted)
+        if not isinstance(partition, Followed) or not 0 <= wanted.offset <= partition.log.written_end:
+            return look_at(self, wanted, bytes_left, at_least_one=at_least_one)
+        log = partition.log
+        part = log.read(wanted.offset, wanted.bytes_max, limit=log.written_end)
+        return FetchedPartition(wanted.index, 0, log.written_end, -1, 0, None, NO_RECORDS if part is None else part)
+
+    monkeypatch.setattr(NearbyReading, "_look_at", all_of_it)
+
+
 @pytest.mark.parametrize(
     ("mutant", "first"),
     [
         (commits_what_only_the_leader_has, 0),
         (cuts_nothing, 0),
-        (compares_nothing, 31),
+        (compares_nothing, 23),
         (acknowledges_before_the_sync, 11),
+        (followers_show_what_is_not_committed, 0),
     ],
 )
 def test_it_is_noticed_who(

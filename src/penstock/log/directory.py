@@ -56,6 +56,7 @@ class DataDirectory:
         self._dirty: dict[int, Log] = {}
         self._unhurried: dict[int, Log] = {}
         """Written to, but with time to be synced."""
+        self._written: dict[int, Log] = {}
         self._next_number = 1
         self.on_dirty: Callable[[], None] = _nobody_waits
         """Called when the first log becomes dirty after a round: whoever runs rounds wakes up."""
@@ -103,6 +104,7 @@ class DataDirectory:
         del self.logs[name]
         self._dirty.pop(log.identity.number, None)
         self._unhurried.pop(log.identity.number, None)
+        self._written.pop(log.identity.number, None)
         log.take_offline("deleted")
         await self.disk.sync_dir(LOGS)
         self.ledger.forget(log.identity.number)
@@ -142,7 +144,13 @@ class DataDirectory:
                 log.take_offline(f"a leader epoch could not be written down: {error}")
                 raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
+    def take_written(self) -> list[Log]:
+        """Those that were written to since this was asked last: no other can have a segment more."""
+        written, self._written = self._written, {}
+        return list(written.values())
+
     def _note_dirty(self, log: Log) -> None:
+        self._written[log.identity.number] = log
         if not log.is_sync_due:
             self._unhurried[log.identity.number] = log
             self.on_unhurried(log)

@@ -2,8 +2,9 @@
 
 A batch whose sequence was seen is answered as before and not appended again; one that skips is refused. For a producer
 that is not known (never seen, or forgotten after long idleness) any sequence is accepted, because refusing it would
-stop a producer that did nothing wrong (KIP-360). Idleness counts from the append, not from the timestamps that the
-producer chose (R24). State is a pure function of the batches in the log, so a snapshot plus a replay restores it.
+stop a producer that did nothing wrong (KIP-360); the server knows of whom that cannot be. Idleness counts from the
+append, not from the timestamps that the producer chose (R24). State is a pure function of the batches in the log, so a
+snapshot plus a replay restores it.
 """
 
 from collections import OrderedDict

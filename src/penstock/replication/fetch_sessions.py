@@ -3,10 +3,13 @@
 A session remembers per partition what was asked last (the leader epoch included, R28) and what was told last; a
 partition without news is left out of an answer. A partition that gave records goes to the end of the line, so that none
 starves behind a byte limit. A request continues a session only with the epoch that follows the last one.
+
+A follower's session may have thousands of partitions of which few change. Whoever reads for it is told which may have
+news: those that were asked for anew, and those that were marked since it was found that they have none.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.model.errors import ErrorCode
@@ -39,8 +42,10 @@ class Wanted:
         "index",
         "last_fetched_epoch",
         "leader_epoch",
+        "log_start",
         "offset",
         "place",
+        "session",
         "told_high_watermark",
         "told_log_start",
         "topic",
@@ -53,6 +58,7 @@ class Wanted:
         self.told_log_start = -1
         self.place: Any = None
         """Where whoever reads found it last: theirs to set and to trust."""
+        self.session: Session | None = None
         self.ask(asked)
 
     def ask(self, asked: FetchPartition) -> None:
@@ -61,6 +67,7 @@ class Wanted:
         self.bytes_max = asked.partition_max_bytes
         self.leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start = asked.log_start_offset
 
     def is_news(self, found: FetchedPartition) -> bool:
         """Whether the reader must be told."""
@@ -82,15 +89,69 @@ class Wanted:
 class Session:
     """What one reader wants, in the order in which it is looked at."""
 
-    __slots__ = ("created_ms", "epoch", "has_ids", "id", "is_follower", "used_ms", "wanted")
+    __slots__ = (
+        "changes",
+        "created_ms",
+        "epoch",
+        "has_ids",
+        "id",
+        "is_follower",
+        "is_over",
+        "number",
+        "on_change",
+        "unsettled",
+        "used_ms",
+        "wanted",
+    )
 
-    def __init__(self, id_: int, wanted: dict[Key, Wanted], now_ms: int, *, has_ids: bool, is_follower: bool) -> None:
+    def __init__(
+        self, id_: int, number: int, wanted: dict[Key, Wanted], now_ms: int, *, has_ids: bool, is_follower: bool
+    ) -> None:
         self.id = id_
+        self.number = number
+        """In the order in which they were made: of one reader only the last is alive, whatever comes late."""
         self.wanted = wanted
         self.has_ids = has_ids
         self.is_follower = is_follower
+        self.is_over = False
         self.created_ms = self.used_ms = now_ms
         self.epoch = FIRST_EPOCH + 1
+        self.unsettled: dict[Wanted, None] = {}
+        """Of a follower, what may have news, in the order in which it is looked at."""
+        self.changes = 0
+        """How often there was something that a waiting request may be answered with."""
+        self.on_change: Callable[[], None] | None = None
+        """Who waits for that."""
+        for each in wanted.values():
+            self.take(each)
+
+    def take(self, wanted: Wanted) -> None:
+        """Something was asked for, anew or for the first time."""
+        wanted.session = self
+        if self.is_follower:
+            self.unsettled[wanted] = None
+
+    def forget(self, key: Key) -> None:
+        """Somebody is not interested any more."""
+        wanted = self.wanted.pop(key, None)
+        if wanted is not None:
+            wanted.session = None
+            self.unsettled.pop(wanted, None)
+
+    def mark(self, wanted: Wanted, *, wakes: bool) -> None:
+        """There may be news of a partition; `wakes` if they are worth an answer by themselves."""
+        self.unsettled[wanted] = None
+        if wakes:
+            self.changes += 1
+            if self.on_change is not None:
+                self.on_change()
+
+    def put_last(self, key: Key) -> None:
+        """A partition gave records: others come first now."""
+        wanted = self.wanted[key] = self.wanted.pop(key)
+        if self.is_follower:
+            self.unsettled.pop(wanted, None)
+            self.unsettled[wanted] = None
 
 
 class Told(NamedTuple):
@@ -154,6 +215,23 @@ class Fetching:
         """Whether partitions without news may be left out."""
         return self._session is not None
 
+    @property
+    def marked_session(self) -> Session | None:
+        """The session, if whoever changes partitions marks them in it: a follower's."""
+        return self._session if self._session is not None and self._session.is_follower else None
+
+    @property
+    def unsettled(self) -> Iterable[Wanted]:
+        """What may have news, in the order in which to look at it."""
+        session = self.marked_session
+        return self.wanted if session is None else list(session.unsettled)
+
+    def settle(self, wanted: Wanted) -> None:
+        """There is no news of a partition, and whoever changes it marks it."""
+        session = self.marked_session
+        if session is not None:
+            session.unsettled.pop(wanted, None)
+
     def answer(self, found: Sequence[tuple[Wanted, FetchedPartition]], now_ms: int) -> Told:
         """What is told of what was found. An incremental request may leave out what it knows to be no news."""
         if self._session is not None:
@@ -176,8 +254,7 @@ class Fetching:
             wanted.tell(part)
             told.append(each)
             if part.records:
-                key = (wanted.topic, wanted.index)
-                session.wanted[key] = session.wanted.pop(key)
+                session.put_last((wanted.topic, wanted.index))
         return Told(session.id, ErrorCode.NONE, told)
 
 
@@ -191,6 +268,7 @@ class FetchSessions:
         self._sessions: OrderedDict[int, Session] = OrderedDict()
         """The one that was not used for longest comes first."""
         self.evictions = 0
+        self._made = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -211,7 +289,7 @@ class FetchSessions:
     ) -> Fetching:
         """Takes a request. If `error_code` is set there is nothing to fetch."""
         if epoch in (FIRST_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)  # a full request ends the session that it names
+            self._end(session_id)  # a full request ends the session that it names
             return Fetching(
                 self,
                 _take({}, topics, has_ids=has_ids),
@@ -226,13 +304,13 @@ class FetchSessions:
             return Fetching(self, {}, error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.has_ids != has_ids:
             return Fetching(self, {}, error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        _take(session.wanted, topics, has_ids=has_ids)
+        _take(session.wanted, topics, has_ids=has_ids, session=session)
         for topic in forgotten:
             name = topic.topic_id if has_ids else topic.topic
             for index in topic.partitions:
-                session.wanted.pop((name, index), None)
+                session.forget((name, index))
         if not session.wanted:
-            del self._sessions[session_id]
+            self._end(session_id)
             return Fetching(self, {})
         session.used_ms = now_ms
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
@@ -248,7 +326,10 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = 1 + self._entropy.below(_EPOCH_MAX - 1)
-        self._sessions[session_id] = Session(session_id, wanted, now_ms, has_ids=has_ids, is_follower=is_follower)
+        self._made += 1
+        self._sessions[session_id] = Session(
+            session_id, self._made, wanted, now_ms, has_ids=has_ids, is_follower=is_follower
+        )
         return session_id
 
     def _evict(self, size: int, now_ms: int, *, is_follower: bool) -> bool:
@@ -268,23 +349,32 @@ class FetchSessions:
             victim = min(at_risk, key=_worth)
             if (is_follower, size, 0) < _worth(victim):
                 return False
-        del self._sessions[victim.id]
+        self._end(victim.id)
         self.evictions += 1
         return True
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.is_over = True
 
 
 def _worth(session: Session) -> tuple[bool, int, int]:
     return session.is_follower, len(session.wanted), session.id
 
 
-def _take(wanted: dict[Key, Wanted], topics: Sequence[FetchTopic], *, has_ids: bool) -> dict[Key, Wanted]:
+def _take(
+    wanted: dict[Key, Wanted], topics: Sequence[FetchTopic], *, has_ids: bool, session: Session | None = None
+) -> dict[Key, Wanted]:
     for topic in topics:
         name = topic.topic_id if has_ids else topic.topic
         for asked in topic.partitions:
             key = (name, asked.partition)
             known = wanted.get(key)
             if known is None:
-                wanted[key] = Wanted(name, asked)
+                known = wanted[key] = Wanted(name, asked)
             else:
                 known.ask(asked)
+            if session is not None:
+                session.take(known)
     return wanted

@@ -35,6 +35,10 @@ class Asked(Protocol):
     def last_fetched_epoch(self) -> int:
         """The epoch of the record before the offset; -1 for a log without records."""
 
+    @property
+    def log_start(self) -> int:
+        """Where its log begins."""
+
 
 class Verdict(NamedTuple):
     """Whether a fetch can be served: if not, why, or where the logs part (epoch, end offset)."""
@@ -67,12 +71,14 @@ class Neighbours:
 class Progress:
     """How far a follower is, as its fetches in this epoch tell."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end")
+    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end", "start_offset")
 
     def __init__(self, caught_up_ms: int) -> None:
         self.broker_epoch = -1
         self.end_offset = NOTHING_FETCHED
         """Everything before it is there."""
+        self.start_offset = 0
+        """Nothing before it can be read there."""
         self.caught_up_ms = caught_up_ms
         """When it was last known to have all that this log had."""
         self.fetched_ms = NEVER_MS
@@ -200,6 +206,7 @@ class Leader:
         if broker_epoch < max(progress.broker_epoch, self._known_epoch(follower_id)):
             return Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # sent in a former life: it may have less by now
         if verdict.fits:
+            progress.start_offset = asked.log_start
             self._note(progress, broker_epoch, asked.offset, now)
         return verdict
 
@@ -342,7 +349,7 @@ class Leader:
             (progress.end_offset, -each)
             for each, progress in self.progress.items()
             if each in self.isr and each in brokers and brokers[each].rack == rack
-            if brokers[each].is_active and progress.end_offset >= offset
+            if brokers[each].is_active and progress.start_offset <= offset <= progress.end_offset
         ]
         return -max(nearby)[1] if nearby else None
 

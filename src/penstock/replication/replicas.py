@@ -97,6 +97,8 @@ class Replicas:
         self._looking: deque[Key] = deque()
         self._look_at_ms = now
         self._unpark_at_ms = NEVER
+        self._fetch_at_ms: dict[int, int] = {}
+        """When something is due in each fetcher: only steps change that."""
 
     # --- the outside ----------------------------------------------------------------------------------------------
 
@@ -111,12 +113,20 @@ class Replicas:
         wake_at = min(self._changes.wake_at, self._unpark_at_ms)
         if self._behind or self._looking:
             wake_at = min(wake_at, self._look_at_ms)
-        return min(wake_at, min((fetcher.wake_at for fetcher in self.fetchers.values()), default=NEVER))
+        return min(wake_at, min(self._fetch_at_ms.values(), default=NEVER))
 
     def step(self, event: Event, now: int) -> list[Effect]:
         """What is to be done about an event."""
         getattr(self, _STEPS[type(event)])(event, now)
+        self._note_when_fetchers_wake(event)
         return self._taken_effects(now)
+
+    def _note_when_fetchers_wake(self, event: Event) -> None:
+        if isinstance(event, (FetchAnswered, FetchLost)) and not self._arriving:
+            self._fetch_at_ms[event.source] = self.fetchers[event.source].wake_at
+        else:  # it may have gone to all of them
+            for source, fetcher in self.fetchers.items():
+                self._fetch_at_ms[source] = fetcher.wake_at
 
     def on_fetch(self, follower_id: int, broker_epoch: int, named: Iterable[tuple[Key, Asked]], now: int) -> Examined:
         """A follower fetches. What an incremental request does not name is as it was."""

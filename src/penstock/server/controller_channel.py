@@ -90,6 +90,8 @@ class ControllerChannel:
     async def _try(self, request: Request, answer: type[R], answer_ms: int, lane: str) -> R | None:
         self._controller.check_online()
         if self._controller.is_active:
+            if isinstance(request, EnvelopeRequest):
+                raise NotController("this node has become the controller itself, and answers without an envelope")
             route = self._routes[request.KEY]
             call = Call(self._node, route.api, route.last, 0, None, "", "")
             return _unless_refused(cast("R", await route.handle(request, call)))

@@ -24,14 +24,13 @@ from penstock.metadata.image import BROKER, Image
 from penstock.metadata.liveness import WAKE_MS
 from penstock.metadata.records import FeatureLevelRecord, RemoveTopicRecord
 from penstock.metadata.settings.layers import BrokerSettings
-from penstock.metadata.snapshot import records_of
 from penstock.model.errors import ErrorCode, ProtocolError, StorageError
 from penstock.model.ports import Clock, Entropy
 from penstock.model.shard import Command, Decision
 from penstock.raft.ports import SnapshotId
 from penstock.raft.raft import NotLeader, Raft
 from penstock.records.header import BatchView
-from penstock.server.metadata_log import batch_of, records_in, whole_batches
+from penstock.server.metadata_log import batch_of, records_in, snapshot_batches, whole_batches
 from penstock.server.settings import Feature
 from penstock.server.waiters import OffsetWaiters
 
@@ -42,8 +41,6 @@ Subscriber: TypeAlias = Callable[[Changes, Image], None]
 
 PIECE_BYTES: Final = 256 * 1024
 """What is applied at once, then others get their turn."""
-RECORDS_PER_BATCH: Final = 200
-"""In a snapshot: so many fit, however long their texts are."""
 
 
 class NotController(ProtocolError):
@@ -254,18 +251,7 @@ class ControllerRunner:
     def snapshot_records(self) -> tuple[int, Iterator[bytes]]:
         """The cluster as it is now, as batches, and the end of the log that it stands for."""
         self.bytes_since_snapshot = 0
-        return self.position, self._batches(self.image)
-
-    def _batches(self, image: Image) -> Iterator[bytes]:
-        now_ms = self._clock.wall_ms()
-        waiting: list[MetadataRecord] = []
-        for record in records_of(image):
-            waiting.append(record)
-            if len(waiting) == RECORDS_PER_BATCH:
-                yield bytes(batch_of(waiting, now_ms))
-                waiting.clear()
-        if waiting:
-            yield bytes(batch_of(waiting, now_ms))
+        return self.position, snapshot_batches(self.image, self._clock.wall_ms())
 
     # --- being active ---------------------------------------------------------------------------------------------
 

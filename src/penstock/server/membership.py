@@ -2,6 +2,9 @@
 
 A broker is fenced until it has followed the metadata log up to its own registration. A node that is its own quorum and
 has no other brokers has nobody to be fenced from. Who finds another process under its own number stops.
+
+An answered heartbeat is a lease: for the greater part of a session nobody is given what this broker leads. Afterwards
+it may be a leader of yesterday, which does not tell where a log ends today (`is_in_touch`).
 """
 
 import asyncio
@@ -12,6 +15,7 @@ from typing import Final
 from penstock.metadata.commands import RegisterBroker
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
 from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.ports import Clock
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner, NotController
 from penstock.server.settings import CannotStart, Feature
@@ -23,6 +27,8 @@ logger = logging.getLogger("penstock.membership")
 RETRY_S: Final = 0.1
 EAGER_S: Final = 0.02
 """Between heartbeats of a broker that waits to be let in or to be let go."""
+LEASE_PART: Final = 2 / 3
+"""Of a session: a controller that was replaced may have answered for a while without knowing it."""
 HOPELESS: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers belong to another cluster: check cluster.id",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster uses features that this version does not have: upgrade this node",
@@ -43,6 +49,7 @@ class Membership:
         listeners: Sequence[BrokerEndpoint],
         features: Sequence[Feature],
         rack: str | None,
+        clock: Clock,
         on_failure: Callable[[str], None],
     ) -> None:
         self._controller = controller
@@ -52,6 +59,10 @@ class Membership:
         self._listeners = listeners
         self._features = features
         self._rack = rack
+        self._clock = clock
+        self._lease_end_ms = 0
+        self._is_lease_own = False
+        """Whether it was this node's own controller that answered; what that says counts while it is active."""
         self._on_failure = on_failure
         self.epoch = -1
         self.on_new_epoch: Callable[[int], Awaitable[None]] = _nobody_waits
@@ -172,10 +183,24 @@ class Membership:
             want_shut_down=wants_shutdown,
         )
         timeout_ms = self._session_ms if wants_shutdown else max(1, self._session_ms // 3)
+        asked_ms = self._clock.monotonic_ms()
         try:
-            return await self._channel.ask(request, BrokerHeartbeatResponse, timeout_ms=timeout_ms, lane="heartbeat")
+            said = await self._channel.ask(request, BrokerHeartbeatResponse, timeout_ms=timeout_ms, lane="heartbeat")
         except ProtocolError as error:  # no controller, or one that is offline for good: the node is being stopped then
             return BrokerHeartbeatResponse(throttle_time_ms=0, error_code=error.code, should_shut_down=False)
+        if said.error_code is ErrorCode.NONE and not said.is_fenced:
+            self._lease_end_ms = asked_ms + int(self._session_ms * LEASE_PART)
+            self._is_lease_own = self._controller.is_active
+        return said
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether nobody else can have been given what this broker leads, as far as sessions decide that."""
+        if self._is_alone:
+            return True
+        if self._is_lease_own and not self._controller.is_active:
+            return False
+        return self._clock.monotonic_ms() < self._lease_end_ms
 
     @property
     def _session_ms(self) -> int:

@@ -4,6 +4,7 @@ A command's records are one batch, so a crash leaves all of them or none. Nothin
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from penstock.log.directory import DataDirectory
@@ -11,7 +12,9 @@ from penstock.log.log import Log
 from penstock.log.settings import Durability, LogSettings
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.frames import decode_record, encode_record
+from penstock.metadata.image import Image
 from penstock.metadata.names import METADATA_TOPIC
+from penstock.metadata.snapshot import records_of
 from penstock.model.errors import CorruptBatch, ErrorCode, ProtocolError, TornBatch
 from penstock.model.limits import MIB
 from penstock.records.builder import BatchBuilder
@@ -27,6 +30,8 @@ METADATA_SETTINGS: Final = LogSettings(durability=Durability.FSYNC, retention_ms
 
 BATCH_BYTES_MAX: Final = 16 * MIB
 """The records of one command."""
+SNAPSHOT_BATCH_RECORDS: Final = 200
+"""So many fit, however long their texts are."""
 READ_BYTES: Final = 4 * MIB
 METADATA_RULES: Final = Rules(
     batch_bytes_max=BATCH_BYTES_MAX,
@@ -67,6 +72,13 @@ def batch_of(records: Iterable[MetadataRecord], now_ms: int) -> bytearray:
     except ValueError as error:
         raise Unrecordable(f"the change cannot be recorded: {error}") from None
     return builder.build()
+
+
+def snapshot_batches(image: Image, now_ms: int) -> Iterator[bytes]:
+    """A whole cluster, batch by batch."""
+    records = records_of(image)
+    while piece := list(islice(records, SNAPSHOT_BATCH_RECORDS)):
+        yield bytes(batch_of(piece, now_ms))
 
 
 def records_in(batch: BatchView) -> Iterator[MetadataRecord]:

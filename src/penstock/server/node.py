@@ -55,6 +55,7 @@ from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partition import Partition
 from penstock.server.partitions import Leader, Partitions
+from penstock.server.predecessors import Predecessors
 from penstock.server.probes import Probes
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.quorum_peers import QuorumPeers
@@ -178,6 +179,7 @@ class Node:
         self.partitions.leader_elsewhere = self._leader_elsewhere
         self.pool = InputPool(settings.limits.input_pool_bytes_max, settings.limits.frame_lent_bytes)
         self.stalls = StallMeter(settings.stall_ms_max)
+        self.predecessors = Predecessors()
         self.fetch_sessions = FetchSessions(self.entropy)
         self.topic_pieces = TopicPieces()
         self.complaints = Complaints()
@@ -335,6 +337,7 @@ class Node:
             listeners=endpoints(settings.broker, self.listener.address),
             features=settings.features,
             rack=settings.broker.text("broker.rack"),
+            clock=self.clock,
             on_failure=self._fail,
         )
         await self.controller.until(self._knows_the_present)
@@ -413,6 +416,11 @@ class Node:
     def probe(self, broker_id: int, broker_epoch: int) -> None:
         """Looks whether a broker is still there: the connection of its heartbeats has ended."""
         self._probes.begin(broker_id, broker_epoch)
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether the cluster has heard of this broker lately; else others may lead what it believes to lead."""
+        return self._membership is not None and self._membership.is_in_touch
 
     # --- serving --------------------------------------------------------------------------------------------------
 

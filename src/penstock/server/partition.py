@@ -1,15 +1,19 @@
-"""A partition that this node leads: its log, who waits on it, and what each kind of reader may see.
+"""A partition that this node leads or follows: its log, who waits on it, and what each kind of reader may see.
 
 With one replica the high watermark is the durable end: consumers never see what a power cut could take back. With
 several it is what all have that are in sync, which `keeper` knows.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.log.log import Appended, Log
 from penstock.model.errors import ErrorCode, ProtocolError, StorageError
 from penstock.records.check import DEFAULT_RULES, Rules
+from penstock.server.followers import Followers
 from penstock.server.waiters import OffsetWaiters, Watchers
+
+SETTLING_MS: Final = 60_000
+"""Longer than producers wait for an answer by default."""
 
 
 class NotLeader(ProtocolError):
@@ -31,17 +35,41 @@ class Keeper(Protocol):
         """Records were appended from an offset on."""
 
 
-class Partition:
-    """One led partition."""
+class Readable:
+    """One partition that consumers may read here, up to its high watermark, in one leader epoch."""
 
-    def __init__(
-        self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int, rules: Rules = DEFAULT_RULES
-    ) -> None:
+    def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
+        self.is_retired = False
+        self.watchers = Watchers()
+        """Consumers' fetches that wait for something to read."""
+
+    def on_committed(self) -> None:
+        """The high watermark has moved: wakes whoever waited for that."""
+        if self.watchers.watching:
+            self.watchers.notify()
+
+
+class Followed(Readable):
+    """One partition that another node leads, and of which this one has a copy."""
+
+    def retire(self) -> None:
+        """This node follows it no longer, or in another epoch: whoever waits looks again."""
+        self.is_retired = True
+        self.watchers.notify()
+
+
+class Partition(Readable):
+    """One led partition."""
+
+    def __init__(
+        self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int, rules: Rules = DEFAULT_RULES
+    ) -> None:
+        super().__init__(topic, topic_id, index, log, leader_epoch)
         self.rules = rules
         """What the topic asks of a batch."""
         self.can_delete = True
@@ -52,17 +80,18 @@ class Partition:
         """How many must be for acks=all (Kafka: min.insync.replicas)."""
         self.keeper: Keeper | None = None
         """None where nobody else has a replica."""
-        self.is_retired = False
+        self.led_since_ms = 0
+        """When it was, by the wall clock, that others may have led it."""
         self.retirement: ProtocolError | None = None
         """Why it is led here no longer."""
         self.durable = OffsetWaiters()
         """Producers that wait for this node's own durable end (acks=1)."""
         self.committed = OffsetWaiters()
         """Producers that wait for the high watermark (acks=all)."""
-        self.watchers = Watchers()
-        """Consumers' fetches that wait for something to read."""
-        self.followers = Watchers()
+        self.followers = Followers()
         """Followers' fetches, which may read what is not committed."""
+        self.is_read_nearby = False
+        """Whether consumers were sent to followers, who are told of a new high watermark at once then."""
 
     def __repr__(self) -> str:
         return f"<partition {self.topic}-{self.index}, epoch {self.leader_epoch}>"
@@ -72,9 +101,17 @@ class Partition:
         """Whether acks=all may be promised."""
         return self.in_sync_count >= self.in_sync_min
 
+    def is_settling(self, now_ms: int) -> bool:
+        """Whether what was sent to the last leader may still be on its way to it."""
+        return self.keeper is not None and now_ms - self.led_since_ms < SETTLING_MS
+
     def append(self, data: bytearray | memoryview, *, now_ms: int, rules: Rules) -> Appended:
         """Takes a producer's batch. It is acknowledged when the high watermark has passed it."""
-        appended = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms, rules=rules)
+        try:
+            appended = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms, rules=rules)
+        except StorageError:
+            self.advance()  # if that has taken the log offline, nobody waits in vain
+            raise
         if self.keeper is not None and not appended.is_duplicate:
             self.keeper.appended(self, appended.base_offset)
             self.followers.notify()
@@ -100,6 +137,12 @@ class Partition:
             self.committed.reached(self.log.high_watermark)
         if self.watchers.watching:
             self.watchers.notify()
+        if self.followers.standing:
+            self.followers.mark(wakes=self.is_read_nearby)
+
+    def on_trimmed(self) -> None:
+        """Records were deleted from the front, which followers are told with the next answer."""
+        self.followers.mark()
 
     def retire(self, *, is_deleted: bool = False) -> None:
         """This node leads it no longer: whoever waits is told now, and looks for the new leader if there is one."""

@@ -1,12 +1,13 @@
-"""The partitions that this node leads, by topic name and by topic id."""
+"""The partitions that this node leads, and those that it follows, by topic name and by topic id."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from penstock.model.errors import ErrorCode
-from penstock.server.partition import Partition
+from penstock.server.partition import Followed, Partition
 
 K = TypeVar("K", str, bytes)
+P = TypeVar("P", Partition, Followed)
 
 
 class Leader(NamedTuple):
@@ -20,12 +21,14 @@ class Leader(NamedTuple):
 
 
 class Partitions:
-    """A registry. The node fills it from the metadata image."""
+    """A registry. The node fills it from the metadata image. What is led is found by all, what is followed if asked."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._by_log: dict[int, Partition] = {}
+        self._followed_by_name: dict[str, dict[int, Followed]] = {}
+        self._followed_by_id: dict[bytes, dict[int, Followed]] = {}
         self.leader_elsewhere: Callable[[str | bytes, int], Leader | None] = _nobody_leads
         """By topic name or id and partition; the node sets it to what the metadata image says."""
 
@@ -79,12 +82,40 @@ class Partitions:
         del self._by_log[partition.log.identity.number]
         partition.retire(is_deleted=is_deleted)
 
+    # --- followed
+
+    def followed(self, topic: str | bytes, index: int) -> Followed | None:
+        """By name or by id; None if this node does not follow it."""
+        places = self._followed_by_name.get(topic) if isinstance(topic, str) else self._followed_by_id.get(topic)
+        return None if places is None else places.get(index)
+
+    def follow(self, partition: Followed) -> None:
+        """A partition is followed from now on, in its epoch and no other."""
+        self.unfollow(partition.topic_id, partition.index)
+        self._followed_by_name.setdefault(partition.topic, {})[partition.index] = partition
+        self._followed_by_id.setdefault(partition.topic_id, {})[partition.index] = partition
+
+    def unfollow(self, topic_id: bytes, index: int) -> None:
+        """A partition is no longer followed, if it was."""
+        partition = self.followed(topic_id, index)
+        if partition is not None:
+            _take(self._followed_by_name, partition.topic, index)
+            _take(self._followed_by_id, topic_id, index)
+            partition.retire()
+
+    def clear(self) -> None:
+        """Nothing is led or followed any more."""
+        for led in list(self):
+            self.remove(led)
+        for followed in [each for places in self._followed_by_id.values() for each in places.values()]:
+            self.unfollow(followed.topic_id, followed.index)
+
 
 def _nobody_leads(_topic: str | bytes, _index: int) -> None:
     return None
 
 
-def _take(places: dict[K, dict[int, Partition]], key: K, index: int) -> None:
+def _take(places: dict[K, dict[int, P]], key: K, index: int) -> None:
     partitions = places[key]
     del partitions[index]
     if not partitions:

@@ -12,7 +12,7 @@ from penstock.log.segment import scan_headers
 from penstock.model.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, ProtocolError
 from penstock.model.ports import FileSlice
 from penstock.replication.fetch_sessions import Fetching, Wanted
-from penstock.server.partition import Partition
+from penstock.server.partition import Readable
 from penstock.server.partitions import Leader, Partitions
 from penstock.server.waiters import Watchers
 from penstock.wire.hot.fetch import FetchedPartition
@@ -54,8 +54,9 @@ class Reading:
         left = self._bytes_max
         at_least_one = True  # the first batch of all is given whole whatever its size (KIP-74)
         is_incremental = self._fetching.is_incremental
-        for wanted in self._fetching.wanted:
+        for wanted in self._fetching.unsettled:
             if is_incremental and self._knows_all(wanted):
+                self._settle(wanted)
                 continue
             part = self._look_at(wanted, left, at_least_one=at_least_one)
             self.found.append((wanted, part))
@@ -83,24 +84,24 @@ class Reading:
         part.records.release()
         return len(part.records)
 
-    def partition_of(self, wanted: Wanted) -> Partition | None:
+    def partition_of(self, wanted: Wanted) -> Readable | None:
         """The partition, if it is led here."""
-        place: Partition | None = wanted.place
+        place: Readable | None = wanted.place
         if place is None or place.is_retired:
             place = wanted.place = self._partitions.find(wanted.topic, wanted.index)
         return place
 
-    def watchers_of(self, partition: Partition) -> Watchers:
+    def watchers_of(self, partition: Readable) -> Watchers:
         """Where to wait for more of a partition."""
         return partition.watchers
 
-    def end_of(self, partition: Partition) -> int:
+    def end_of(self, partition: Readable) -> int:
         """What may be read of a partition ends here, or moves when this does."""
         return partition.log.high_watermark
 
     def _knows_all(self, wanted: Wanted) -> bool:
         """Whether the reader is at the end and was told so: by far the most frequent case."""
-        partition: Partition | None = wanted.place
+        partition: Readable | None = wanted.place
         if partition is None or partition.is_retired:
             return False
         log = partition.log
@@ -111,6 +112,9 @@ class Reading:
             and wanted.leader_epoch in (-1, partition.leader_epoch)
             and wanted.last_fetched_epoch < 0
         )
+
+    def _settle(self, wanted: Wanted) -> None:
+        """Nothing is to be told of a partition: whoever is told of changes need not look at it before the next one."""
 
     def _look_at(self, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
         partition = self.partition_of(wanted)

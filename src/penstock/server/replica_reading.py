@@ -6,12 +6,11 @@ the answer may be given much later than the fetch was noted.
 
 from collections.abc import Mapping
 
-from penstock.log.log import Log
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.replication.fetch_sessions import Fetching, Wanted
 from penstock.replication.leader import Verdict
 from penstock.replication.ports import Key
-from penstock.server.partition import Partition
+from penstock.server.partition import Partition, Readable
 from penstock.server.partitions import Partitions
 from penstock.server.reading import NO_RECORDS, Reading
 from penstock.server.replica_runner import ReplicaRunner
@@ -22,7 +21,7 @@ from penstock.wire.hot.fetch import FetchedPartition
 class ReplicaReading(Reading):
     """One look at everything that a follower wants."""
 
-    __slots__ = ("_refused", "_replicas")
+    __slots__ = ("_follower_id", "_refused", "_replicas")
 
     def __init__(
         self,
@@ -30,18 +29,29 @@ class ReplicaReading(Reading):
         fetching: Fetching,
         bytes_max: int,
         replicas: ReplicaRunner,
+        follower_id: int,
         refused: Mapping[Key, Verdict],
     ) -> None:
         """`refused` is what could not be noted when the request came: that stays so until the next."""
         super().__init__(partitions, fetching, bytes_max, is_committed=False)
         self._replicas = replicas
+        self._follower_id = follower_id
         self._refused = refused
 
-    def watchers_of(self, partition: Partition) -> Watchers:
+    def partition_of(self, wanted: Wanted) -> Partition | None:
+        """The partition, if it is led here; the follower's session is told of its changes from now on."""
+        partition = super().partition_of(wanted)
+        if not isinstance(partition, Partition):
+            return None
+        partition.followers.stand(self._follower_id, wanted)
+        return partition
+
+    def watchers_of(self, partition: Readable) -> Watchers:
         """Where to wait for more of a partition."""
+        assert isinstance(partition, Partition)
         return partition.followers
 
-    def end_of(self, partition: Partition) -> int:
+    def end_of(self, partition: Readable) -> int:
         """What may be read of a partition ends here."""
         return partition.log.written_end
 
@@ -58,6 +68,11 @@ class ReplicaReading(Reading):
             and wanted.leader_epoch == partition.leader_epoch
             and _key(wanted) not in self._refused
         )
+
+    def _settle(self, wanted: Wanted) -> None:
+        partition = self.partition_of(wanted)
+        if partition is not None and partition.followers.stand(self._follower_id, wanted):
+            self._fetching.settle(wanted)
 
     def _look_at(self, wanted: Wanted, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
         partition = self.partition_of(wanted)
@@ -79,9 +94,14 @@ class ReplicaReading(Reading):
                 records=NO_RECORDS,
                 diverging_epoch=verdict.diverging,
             )
-        return self._replicated(wanted, log, bytes_left, at_least_one=at_least_one)
+        if partition.is_read_nearby and wanted.session is not None and wanted.told_high_watermark < log.high_watermark:
+            self.is_final = True  # its consumers wait for that
+        return self._replicated(wanted, partition, bytes_left, at_least_one=at_least_one)
 
-    def _replicated(self, wanted: Wanted, log: Log, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
+    def _replicated(
+        self, wanted: Wanted, partition: Partition, bytes_left: int, *, at_least_one: bool
+    ) -> FetchedPartition:
+        log = partition.log
         bytes_max = max(0, min(wanted.bytes_max, bytes_left))
         try:
             part = None

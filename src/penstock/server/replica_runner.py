@@ -15,7 +15,7 @@ from penstock.log import truncation
 from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
 from penstock.metadata.changes import Changes
-from penstock.metadata.image import Image
+from penstock.metadata.image import NO_LEADER, Image
 from penstock.model.errors import ErrorCode, OffsetOutOfRange, ProtocolError
 from penstock.model.ports import Clock
 from penstock.replication import effects as wanted
@@ -37,7 +37,7 @@ from penstock.replication.leader import Leader, Verdict
 from penstock.replication.ports import Key
 from penstock.replication.replicas import Replicas
 from penstock.server.controller_runner import ControllerRunner
-from penstock.server.partition import Partition
+from penstock.server.partition import Followed, Partition
 from penstock.server.partitions import Partitions
 from penstock.server.replica_messages import ReplicaMessages
 from penstock.server.topic_settings import Wardrobe
@@ -47,6 +47,8 @@ logger = logging.getLogger("penstock.replication")
 
 Work: TypeAlias = Coroutine[Any, Any, None]
 
+LEADERS_ONLY: Final = "org.apache.kafka.common.replica.LeaderSelector"
+"""What the setting `replica.selector.class` may say to have all consumers read from leaders."""
 TIMER_MS_MAX: Final = 60_000
 """The timer is looked at again after this at the latest."""
 
@@ -90,8 +92,7 @@ class ReplicaRunner:
         """The broker is registered with this epoch: whatever it was before, it is no longer."""
         self._core = None
         self._events.clear()
-        for partition in list(self._partitions):
-            self._partitions.remove(partition)
+        self._partitions.clear()
         async with self._upkeep.lock:  # nobody is in the middle of a cut
             controller = self._controller
             self._core = Replicas(controller.node_id, broker_epoch, controller.settings, self._now)
@@ -148,6 +149,8 @@ class ReplicaRunner:
 
     def synced(self, covered: Iterable[Log]) -> None:
         """A round of group commit has covered these logs. One that failed must not hold up what else is fetched."""
+        if not self._shared:
+            return
         keys: list[Key] = []
         for log in covered:
             key = self._shared.get(log.identity.number)
@@ -176,6 +179,16 @@ class ReplicaRunner:
     def leader(self, key: Key) -> Leader | None:
         """The leadership of a partition, if it is led here."""
         return None if self._core is None else self._core.leader(key)
+
+    def reader_near(self, rack: str, partition: Partition, offset: int) -> int | None:
+        """Where a consumer in a rack should read a partition that is led here; None if here (KIP-392)."""
+        if self._controller.settings.text("replica.selector.class") == LEADERS_ONLY:
+            return None
+        leader = self.leader((partition.topic_id, partition.index))
+        reader_id = None if leader is None else leader.preferred_reader(rack, offset)
+        if reader_id is not None:
+            partition.is_read_nearby = True
+        return reader_id
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -245,6 +258,7 @@ class ReplicaRunner:
         log = self._logs.pop(effect.key, None)
         if log is not None:
             self._shared.pop(log.identity.number, None)
+        self._partitions.unfollow(*effect.key)
         partition = self._partitions.identified(*effect.key)
         if partition is not None:
             is_deleted = self._controller.image.topic_by_id(effect.key[0]) is None
@@ -254,10 +268,12 @@ class ReplicaRunner:
         key, log = effect.key, self._logs[effect.key]
         topic_id, index = key
         epoch = max(effect.epoch, log.epochs.latest)
+        self._partitions.unfollow(*key)
         partition = self._partitions.identified(topic_id, index)
         if partition is None:
             partition = Partition(log.identity.topic, topic_id, index, log, epoch)
             partition.keeper = self  # until it is known that nobody else has a replica
+            partition.led_since_ms = self._clock.wall_ms()
             self._partitions.add(partition)
             self.dress(log)
         partition.leader_epoch = epoch
@@ -268,6 +284,15 @@ class ReplicaRunner:
         partition = self._partitions.identified(*effect.key)
         if partition is not None:
             self._partitions.remove(partition)
+        if effect.leader_id == NO_LEADER:
+            self._partitions.unfollow(*effect.key)
+        else:
+            self._show(effect.key, effect.epoch)
+
+    def _show(self, key: Key, epoch: int) -> None:
+        """Consumers may read what is followed here, up to what is known to be committed."""
+        log = self._logs[key]
+        self._partitions.follow(Followed(log.identity.topic, *key, log, epoch))
 
     def _look_at_replicas(self, key: Key) -> None:
         """Others may have come to have replicas, or to be in sync."""
@@ -287,7 +312,7 @@ class ReplicaRunner:
             partition.advance()
 
     def _commit(self, effect: wanted.Committed) -> None:
-        partition = self._partitions.identified(*effect.key)
+        partition = self._partitions.identified(*effect.key) or self._partitions.followed(*effect.key)
         if partition is not None:
             partition.on_committed()
 
@@ -318,6 +343,7 @@ class ReplicaRunner:
         return lambda: truncation.restart_at(log, self._directory.disk, self._directory.ledger, offset)
 
     async def _rework(self, core: Replicas, key: Key, log: Log, work: Callable[[], Work]) -> None:
+        self._partitions.unfollow(*key)  # nobody reads a log that is being cut
         try:
             async with self._upkeep.lock:
                 if core is self._core and self._logs.get(key) is log:
@@ -327,6 +353,9 @@ class ReplicaRunner:
             self._tell(core, LogFailed(key))
             return
         self._tell(core, LogCut(key))
+        replica = core.partitions.get(key)
+        if core is self._core and replica is not None and replica.following is not None and not replica.is_cutting:
+            self._show(key, replica.following.epoch)
 
     def _trim(self, effect: wanted.TrimLog) -> None:
         log = self._logs[effect.key]

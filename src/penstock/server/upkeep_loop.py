@@ -1,6 +1,7 @@
 """What logs have done to them now and then: sealing, retention, forgetting idle producers.
 
-One task, a few logs per turn with a pause between turns, so that ten thousand logs hold nobody up. Work on a log's
+One task, a few logs per turn with a pause between turns, so that ten thousand logs hold nobody up; between passes that
+apply retention, only logs that were written to are looked at. Work on a log's
 segments that is not an append holds `lock`: this loop, DeleteRecords, whoever removes a log, and whoever cancels this
 task, which therefore never ends in the middle of something.
 """
@@ -52,7 +53,10 @@ class Upkeep:
         self._settings = settings
         self._on_trouble = on_trouble
         self.lock = asyncio.Lock()
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[Log] = deque()
+        self._unfinished: dict[int, Log] = {}
+        """What is left to be sealed, but could not be yet."""
+        self._has_seen_all = False
         self._troubles: dict[int, str] = {}
         self._applies_retention = False
         now_ms = clock.monotonic_ms()
@@ -73,8 +77,8 @@ class Upkeep:
             self._begin_pass(now_ms)
         worked = 0
         for _ in range(min(len(self._waiting), self._settings.looks_per_turn_max)):
-            log = self._directory.logs.get(self._waiting.popleft())
-            if log is None or not self._has_work(log):
+            log = self._waiting.popleft()
+            if not self._has_work(log):
                 continue
             async with self.lock:
                 await self._work(log)
@@ -87,23 +91,28 @@ class Upkeep:
         """Deletes records from the front."""
         async with self.lock:
             await upkeep.delete_before(log, self._directory.disk, offset)
+        self._tell_start(log)
 
     def _begin_pass(self, now_ms: int) -> None:
         self._pass_at_ms = now_ms + self._settings.pass_ms
         self._applies_retention = now_ms >= self._retention_at_ms
         if self._applies_retention:
             self._retention_at_ms = now_ms + self._settings.retention_ms
-        self._waiting.extend(self._directory.logs)
+        written = {**self._unfinished, **{log.identity.number: log for log in self._directory.take_written()}}
+        is_for_all = self._applies_retention or not self._has_seen_all
+        self._waiting.extend(self._directory.logs.values() if is_for_all else written.values())
+        self._has_seen_all = True
+        self._unfinished = {}
         self._directory.keep_room()
 
     def _has_work(self, log: Log) -> bool:
-        is_sealed = len(log.segments) - 1 == log.settled_segments
-        return log.offline_reason is None and (self._applies_retention or not is_sealed)
+        return log.offline_reason is None and (self._applies_retention or not _is_sealed(log))
 
     async def _work(self, log: Log) -> None:
         try:
             if self._applies_retention:  # first: it may free the room that sealing needs
                 await upkeep.apply_retention(log, self._directory.disk, self._clock.wall_ms())
+                self._tell_start(log)
             await upkeep.settle(log, self._directory.disk)
             self._troubles.pop(log.identity.number, None)
         except (ProtocolError, OSError) as error:
@@ -112,9 +121,20 @@ class Upkeep:
                 self._on_trouble(log, error)
         if log.offline_reason is not None:
             self._tell(log)
+        elif not _is_sealed(log):
+            self._unfinished[log.identity.number] = log
+
+    def _tell_start(self, log: Log) -> None:
+        partition = self._partitions.of_log(log.identity.number)
+        if partition is not None:
+            partition.on_trimmed()
 
     def _tell(self, log: Log) -> None:
         """Whoever waits on a log that is offline learns it now."""
         partition = self._partitions.of_log(log.identity.number)
         if partition is not None:
             partition.advance()
+
+
+def _is_sealed(log: Log) -> bool:
+    return len(log.segments) - 1 == log.settled_segments

@@ -33,6 +33,7 @@ class Asked(NamedTuple):
     offset: int
     last_fetched_epoch: int = -1
     leader_epoch: int = 0
+    log_start: int = 0
 
 
 def a_log(*epochs: int, waits_for_sync: bool = False) -> ModelLog:

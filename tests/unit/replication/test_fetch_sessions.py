@@ -338,3 +338,70 @@ def test_other_news_is_news_too(news: dict[str, Any]) -> None:
 def test_a_partition_named_twice_is_one_with_the_last_wish() -> None:
     fetching = fresh().begin(0, -1, topics(part(0, 1), part(1), part(0, 5)), (), 0, has_ids=False)
     assert [(wanted.index, wanted.offset) for wanted in fetching.wanted] == [(0, 5), (1, 0)]
+
+
+# --- what may have news -----------------------------------------------------------------------------------------------
+
+
+def test_a_followers_session_is_looked_at_where_something_was_asked_or_marked() -> None:
+    """A thousand partitions of which one changes cost one look."""
+    sessions = fresh()
+    session_id = open_session(sessions, 3, is_follower=True)
+    fetching = go_on(sessions, session_id, 1)
+    assert [wanted.index for wanted in fetching.unsettled] == [0, 1, 2]
+    for wanted in fetching.unsettled:
+        fetching.settle(wanted)
+    again = go_on(sessions, session_id, 2)
+    assert list(again.unsettled) == []
+    assert [wanted.index for wanted in again.wanted] == [0, 1, 2]
+    _, second, _ = again.wanted
+    session = again.marked_session
+    assert session is not None
+    session.mark(second, wakes=False)
+    assert list(again.unsettled) == [second]
+    asked = sessions.begin(session_id, 3, topics(part(2)), (), 0, has_ids=False)
+    assert [wanted.index for wanted in asked.unsettled] == [1, 2]
+
+
+def test_only_what_is_worth_an_answer_wakes_whoever_waits() -> None:
+    sessions = fresh()
+    fetching = go_on(sessions, open_session(sessions, 2, is_follower=True), 1)
+    session, woken = fetching.marked_session, list[int]()
+    assert session is not None
+    session.on_change = lambda: woken.append(session.changes)
+    first, second = fetching.wanted
+    session.mark(first, wakes=False)
+    assert woken == []
+    session.mark(second, wakes=True)
+    assert woken == [1]
+
+
+def test_what_gave_records_is_looked_at_last() -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, 3, is_follower=True)
+    fetching = go_on(sessions, session_id, 1)
+    fetching.answer([found(wanted, 9, b"r" if wanted.index == 0 else b"") for wanted in fetching.unsettled], 0)
+    assert [wanted.index for wanted in go_on(sessions, session_id, 2).unsettled] == [1, 2, 0]
+
+
+def test_what_is_forgotten_has_no_session_any_more() -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, 2, is_follower=True)
+    first, _ = go_on(sessions, session_id, 1).wanted
+    session = first.session
+    assert session is not None
+    fetching = sessions.begin(session_id, 2, (), [ForgottenTopic(topic="t", partitions=[0])], 0, has_ids=False)
+    assert first.session is None
+    assert [wanted.index for wanted in fetching.unsettled] == [1]
+    sessions.begin(session_id, 3, (), [ForgottenTopic(topic="t", partitions=[1])], 0, has_ids=False)
+    assert session.is_over
+
+
+def test_consumers_sessions_are_looked_at_as_a_whole() -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, 2)
+    fetching = go_on(sessions, session_id, 1)
+    assert fetching.marked_session is None
+    for wanted in fetching.unsettled:
+        fetching.settle(wanted)
+    assert [wanted.index for wanted in go_on(sessions, session_id, 2).unsettled] == [0, 1]

@@ -280,3 +280,6 @@ def test_consumers_read_from_the_replica_in_their_rack() -> None:
     assert leader.preferred_reader("rack 3", 1) is None  # not in sync
     assert leader.preferred_reader("rack 1", 1) is None
     assert leader.preferred_reader("", 1) is None
+    leader.on_fetch(2, 20, Asked(2, 0, log_start=1), 0)
+    assert leader.preferred_reader("rack 2", 1) == 2
+    assert leader.preferred_reader("rack 2", 0) is None  # it has deleted that

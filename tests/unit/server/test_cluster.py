@@ -16,11 +16,13 @@ from penstock.client.ports import ClientPorts
 from penstock.metadata.image import Image
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
+from penstock.server.controller_runner import NotController
 from penstock.server.node import Node
 from penstock.server.settings import Membership, NodeSettings
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
 from penstock.wire.messages import broker_registration as registering
+from penstock.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tests.simulation.servers_world import CONTROLLER_PORT, NODES, PORT, settings_for
 
 SESSION_S = 3.0
@@ -221,6 +223,16 @@ def test_a_controller_that_stands_still_costs_no_live_broker_its_place() -> None
         assert not fenced
         town.world.resume(f"node-{leader}")
         await town.all_serve()
+
+    tell(story)
+
+
+def test_a_node_that_becomes_the_controller_while_it_asks_for_one_needs_no_envelope() -> None:
+    async def story(town: Town) -> None:
+        assert town.leader is not None
+        envelope = EnvelopeRequest(request_data=b"", request_principal=None, client_host_address=bytes(4))
+        with pytest.raises(NotController, match="itself"):
+            await town.nodes[town.leader].channel.ask(envelope, EnvelopeResponse)
 
     tell(story)
 

@@ -14,7 +14,9 @@ from penstock.log.log import Log
 from penstock.metadata.image import Partition as Placed
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.records.check import DEFAULT_RULES
+from penstock.replication.fetch_sessions import Wanted
 from penstock.server.node import Node
+from penstock.server.replica_reading import ReplicaReading
 from penstock.server.settings import NodeSettings
 from penstock.wire.messages import alter_partition_reassignments as moving
 from tests.simulation.servers_world import NODES, PORT, settings_for
@@ -140,6 +142,7 @@ def test_deleted_records_are_deleted_everywhere() -> None:
         await make_topic(town)
         cluster = cluster_of(town)
         values = await publish(cluster, 20)
+        await asyncio.sleep(2.0)  # followers have been told of everything, and nobody looks at the partition any more
         await town.admin(1).delete_records(TOPIC, {0: 15})
         await town.until(lambda: [log.start_offset for log in logs(town)] == [15, 15, 15])
         assert await read_all(cluster) == values[15:]
@@ -178,6 +181,28 @@ def test_what_only_the_leader_had_is_cut_off_when_others_went_on_without_it() ->
     tell(story)
 
 
+@pytest.mark.parametrize("is_controller", [True, False])
+def test_a_leader_that_was_cut_off_tells_no_ends_once_somebody_else_leads(is_controller: bool) -> None:
+    async def story(town: Town) -> None:
+        leader, *rest = sorted(NODES, key=lambda node_id: (node_id == town.leader) is not is_controller)
+        await make_topic(town, (leader, *rest))
+        lone = town.nodes[leader]
+        assert lone.is_in_touch
+        links = [(f"node-{leader}", f"node-{node_id}") for node_id in rest]
+        town.world.network.cut([*links, *((to, source) for source, to in links)])
+        others = town.nodes[rest[0]].controller
+        left_s = await town.until(lambda: not lone.is_in_touch)
+        assert others.image.topics[TOPIC].partitions[0].leader == leader, "too late"
+        await town.until(lambda: others.image.topics[TOPIC].partitions[0].leader != leader)
+        assert lone.partitions.named(TOPIC, 0) is not None, "it still believes to lead"
+        assert not lone.is_in_touch
+        assert left_s < 5.0
+        town.world.network.heal_all()
+        await town.until(lambda: lone.is_in_touch)
+
+    tell(story)
+
+
 @pytest.mark.parametrize(("durability", "is_sure"), [("fsync", True), ("replicated", False)])
 def test_who_was_not_stopped_vouches_only_for_what_was_synced(durability: str, is_sure: bool) -> None:
     async def story(town: Town) -> None:
@@ -202,6 +227,7 @@ def test_a_follower_that_lives_but_does_not_follow_is_waited_for_only_so_long() 
         await town.admin(leader).create_topic(TOPIC, configs=configs, assignments=[(leader, follower)])
         cluster = cluster_of(town)
         await publish(cluster, 1, "before")
+        await asyncio.sleep(3 * LAG_S)  # nothing is left to be looked at, and no timer set for it
         names = f"node-{leader}", f"node-{follower}"
         town.world.network.cut([names, names[::-1]])
         loop = asyncio.get_running_loop()
@@ -255,6 +281,36 @@ def test_one_of_three_may_be_gone_but_two_are_too_few() -> None:
         partition = town.nodes[leader].partitions.named(TOPIC, 0)
         assert partition is None or partition.log.high_watermark == 10
         await producer.close()
+        await cluster.close()
+
+    tell(story)
+
+
+def test_a_fetch_looks_only_at_partitions_to_which_something_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many it follows: 200 here, of which one is written."""
+    looked: list[int] = []
+    look = ReplicaReading._knows_all
+
+    def counted(self: ReplicaReading, wanted: Wanted) -> bool:
+        looked.append(wanted.index)
+        return look(self, wanted)
+
+    monkeypatch.setattr(ReplicaReading, "_knows_all", counted)
+
+    async def story(town: Town) -> None:
+        places = [(*NODES[number % 3 :], *NODES[: number % 3]) for number in range(201)]  # nobody has to be moved
+        await town.admin(1).create_topic(TOPIC, configs=EVERYWHERE, assignments=places)
+        cluster = cluster_of(town)
+        await publish(cluster, 5, "before")
+        await asyncio.sleep(2.0)
+        looked.clear()
+        await asyncio.sleep(5.0)
+        assert looked == []
+        await publish(cluster, 20)
+        await asyncio.sleep(2.0)
+        assert dict.fromkeys(looked) == {0: None}
+        assert ends(town) == [25, 25, 25]
+        assert [log.high_watermark for log in logs(town)] == [25, 25, 25]
         await cluster.close()
 
     tell(story)

@@ -4,8 +4,11 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from penstock.log import upkeep as log_upkeep
 from penstock.log.log import Log
+from penstock.model.errors import DiskFull
 from penstock.server.upkeep_loop import Upkeep, UpkeepSettings
 from tests.unit.server.handlers.stand import REPLICATED, Stand, a_batch, running
 
@@ -63,6 +66,55 @@ def test_a_turn_does_only_so_much() -> None:
         stand.append(partition)
         stand.append(partition)
         assert [await upkeep.turn() for _ in range(3)] == [0, 1, 0]
+
+    running(story)
+
+
+def test_logs_that_nobody_writes_to_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    has_work = Upkeep._has_work
+
+    def counted(self: Upkeep, log: Log) -> bool:
+        looked.append(log.path)
+        return has_work(self, log)
+
+    monkeypatch.setattr(Upkeep, "_has_work", counted)
+
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index, settings=SMALL) for index in range(5)]
+        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+        await asyncio.sleep(2.5)
+        looked.clear()
+        await asyncio.sleep(5)
+        assert looked == []
+        for _ in range(3):
+            stand.append(partitions[3])
+        await asyncio.sleep(5)
+        assert looked == ["logs/t-3"]
+        assert partitions[3].log.settled_segments == 1
+        task.cancel()
+
+    running(story)
+
+
+def test_what_could_not_be_sealed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=SMALL)
+        settle = log_upkeep.settle
+
+        async def no_room(*_: Any) -> None:
+            raise DiskFull("the disk is full")
+
+        monkeypatch.setattr(log_upkeep, "settle", no_room)
+        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+        for _ in range(3):
+            stand.append(partition)
+        await asyncio.sleep(4)
+        assert partition.log.settled_segments == 0
+        monkeypatch.setattr(log_upkeep, "settle", settle)
+        await asyncio.sleep(2)
+        assert partition.log.settled_segments == 1
+        task.cancel()
 
     running(story)
 

@@ -4,9 +4,12 @@ Serves    Fetch 4–18, with and without sessions (KIP-227), topic names and ids
           which they name their broker epoch (KIP-903).
 Answers   at once with an error, with `min_bytes`, or with nothing to wait for; else when there are, or after
           `max_wait_ms`. OFFSET_OUT_OF_RANGE comes with high watermark and log start. A follower is told where its log
-          parts from this one; its fetch acknowledges what is before its offset.
-Departs   from Kafka 4.3: a log that is offline is KAFKA_STORAGE_ERROR, whatever it holds; FENCED_LEADER_EPOCH does not
-          name the leader, which is this node. Until listeners know who asks, a follower is whoever knows its epoch.
+          parts from this one; its fetch acknowledges what is before its offset. A consumer that names its rack is sent
+          to a replica there that is in sync, and is served by followers up to what they know to be committed (KIP-392).
+Departs   from Kafka 4.3: consumers are sent to their rack unless `replica.selector.class` is Kafka's LeaderSelector,
+          and followers serve only who names a rack; a log that is offline is KAFKA_STORAGE_ERROR, whatever it holds;
+          FENCED_LEADER_EPOCH does not name the leader, which is this node. Until listeners know who asks, a follower is
+          whoever knows its epoch.
 """
 
 import asyncio
@@ -18,9 +21,11 @@ from penstock.model.limits import MIB
 from penstock.replication.fetch_sessions import Fetching, Told
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.long_poll import LongPoll
+from penstock.server.nearby_reading import NearbyReading
 from penstock.server.reading import NO_RECORDS, Reading
 from penstock.server.replica_reading import ReplicaReading
 from penstock.server.serving import Answer, Buffers, Call, serves_frames
+from penstock.server.session_poll import SessionPoll
 from penstock.wire.codec import decode_request
 from penstock.wire.hot.fetch import (
     FIRST_WITH_ENDPOINTS,
@@ -65,14 +70,27 @@ def fetch(call: Call, frame: memoryview, position: int) -> Answer:
     if is_follower:
         reading: Reading = _for_follower(node, request, fetching, bytes_max)
     else:
-        reading = Reading(node.partitions, fetching, bytes_max, is_committed=request.isolation_level == READ_COMMITTED)
+        reading = _for_consumer(node, request, fetching, bytes_max)
     reading.look()
     bytes_min = min(request.min_bytes, bytes_max)
     wait_ms = request.max_wait_ms
     if wait_ms <= 0 or reading.size_bytes >= bytes_min or reading.is_final or not fetching.has_wanted:
         return _answer(call, node, fetching, reading)
     deadline_s = asyncio.get_running_loop().time() + wait_ms / 1000
-    return LongPoll(reading, fetching.wanted, bytes_min, deadline_s, partial(_answer, call, node, fetching, reading))
+    answer = partial(_answer, call, node, fetching, reading)
+    session = fetching.marked_session
+    if is_follower and session is not None:
+        return SessionPoll(reading, session, bytes_min, deadline_s, answer)
+    return LongPoll(reading, fetching.wanted, bytes_min, deadline_s, answer)
+
+
+def _for_consumer(node: Needs, request: FetchRequest, fetching: Fetching, bytes_max: int) -> Reading:
+    is_committed = request.isolation_level == READ_COMMITTED
+    if request.rack_id:
+        return NearbyReading(
+            node.partitions, fetching, bytes_max, node.replicas, request.rack_id, is_committed=is_committed
+        )
+    return Reading(node.partitions, fetching, bytes_max, is_committed=is_committed)
 
 
 def _for_follower(node: Needs, request: FetchRequest, fetching: Fetching, bytes_max: int) -> ReplicaReading:
@@ -82,7 +100,7 @@ def _for_follower(node: Needs, request: FetchRequest, fetching: Fetching, bytes_
     pairs = [(key, wanted) for key in named if (wanted := fetching.named(key)) is not None]
     verdicts = node.replicas.examine(state.replica_id, state.replica_epoch, pairs)
     refused = {key: verdict for (key, _), verdict in zip(pairs, verdicts, strict=True) if not verdict.fits}
-    return ReplicaReading(node.partitions, fetching, bytes_max, node.replicas, refused)
+    return ReplicaReading(node.partitions, fetching, bytes_max, node.replicas, state.replica_id, refused)
 
 
 def _answer(call: Call, node: Needs, fetching: Fetching, reading: Reading) -> Buffers:

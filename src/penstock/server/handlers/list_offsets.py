@@ -2,12 +2,14 @@
 
 Serves    ListOffsets 1–11.
 Answers   offset -1 where there is none. OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5) while the high
-          watermark lags behind the start of this leader's epoch, so that offsets never go back (KIP-207, R29).
+          watermark lags behind the start of this leader's epoch, and where others may lead by now without this node
+          knowing: so offsets never go back (KIP-207, R29), whomever one asks.
 Departs   from Kafka 4.3: the record with the highest timestamp (-3) is looked for among those that the reader may see;
           replicas get what consumers get. Nothing is tiered, so -4 is -2, and -5 and -6 find nothing.
 """
 
 from collections import Counter
+from typing import NamedTuple
 
 from penstock.log.log import Log
 from penstock.model.errors import ErrorCode, ProtocolError
@@ -49,10 +51,18 @@ class OffsetNotAvailable(ProtocolError):
     code = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
+class Sight(NamedTuple):
+    """What a request may see, of whatever partition it asks."""
+
+    is_committed: bool
+    is_in_touch: bool
+    """Whether the cluster has heard of this broker lately; else it may not lead any more."""
+
+
 @serves(ListOffsetsRequest)
 async def list_offsets(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     """Answers partition by partition."""
-    is_committed = request.isolation_level == READ_COMMITTED
+    sight = Sight(request.isolation_level == READ_COMMITTED, node_of(call).is_in_touch)
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     return ListOffsetsResponse(
         topics=[
@@ -61,7 +71,7 @@ async def list_offsets(request: ListOffsetsRequest, call: Call) -> ListOffsetsRe
                 partitions=[
                     _failed(asked, ErrorCode.INVALID_REQUEST)
                     if times[topic.name, asked.partition_index] > 1
-                    else _answer(call, topic.name, asked, is_committed=is_committed)
+                    else _answer(call, topic.name, asked, sight)
                     for asked in topic.partitions
                 ],
             )
@@ -70,13 +80,13 @@ async def list_offsets(request: ListOffsetsRequest, call: Call) -> ListOffsetsRe
     )
 
 
-def _answer(call: Call, topic: str, asked: ListOffsetsPartition, *, is_committed: bool) -> ListOffsetsPartitionResponse:
+def _answer(call: Call, topic: str, asked: ListOffsetsPartition, sight: Sight) -> ListOffsetsPartitionResponse:
     if asked.timestamp < 0 and call.version < FIRST_VERSION.get(asked.timestamp, 0x7FFF):
         return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition = find_or_raise(node_of(call).partitions, topic, asked.partition_index)
         check_epoch(partition, asked.current_leader_epoch)
-        timestamp_ms, offset, epoch = _look_up(partition, asked.timestamp, is_committed=is_committed)
+        timestamp_ms, offset, epoch = _look_up(partition, asked.timestamp, sight)
     except OffsetNotAvailable as error:
         is_known = call.version >= FIRST_WITH_NOT_AVAILABLE
         return _failed(asked, error.code if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
@@ -93,16 +103,16 @@ def _answer(call: Call, topic: str, asked: ListOffsetsPartition, *, is_committed
     )
 
 
-def _look_up(partition: Partition, timestamp_ms: int, *, is_committed: bool) -> tuple[int, int, int]:
+def _look_up(partition: Partition, timestamp_ms: int, sight: Sight) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each -1 where there is none."""
     log = partition.log
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset, log.epochs.epoch_at(log.start_offset)
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    limit = log.last_stable_offset if is_committed else log.high_watermark
+    limit = log.last_stable_offset if sight.is_committed else log.high_watermark
     if timestamp_ms == LATEST:
-        _require_caught_up(log)
+        _require_present(sight, log)
         return -1, limit, partition.leader_epoch
     found = (
         log.offset_of_max_timestamp(limit=limit)
@@ -110,12 +120,15 @@ def _look_up(partition: Partition, timestamp_ms: int, *, is_committed: bool) -> 
         else log.offset_for_time(timestamp_ms, limit=limit)
     )
     if found is None:
-        _require_caught_up(log)
+        _require_present(sight, log)
         return -1, -1, -1
     return found
 
 
-def _require_caught_up(log: Log) -> None:
+def _require_present(sight: Sight, log: Log) -> None:
+    """That the high watermark is not one of yesterday."""
+    if not sight.is_in_touch:
+        raise OffsetNotAvailable("no controller has answered this broker lately, and others may lead by now")
     start_offset = max((begun.start_offset for begun in log.epochs), default=0)
     if start_offset > log.high_watermark:
         raise OffsetNotAvailable(f"high watermark {log.high_watermark} lags behind the epoch's start {start_offset}")

@@ -11,6 +11,7 @@ from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partitions import Partitions
+from penstock.server.predecessors import Predecessors
 from penstock.server.quorum_runner import QuorumRunner
 from penstock.server.replica_runner import ReplicaRunner
 from penstock.server.serving import Call
@@ -31,6 +32,7 @@ class Needs(Protocol):
     directory: DataDirectory
     partitions: Partitions
     replicas: ReplicaRunner
+    predecessors: Predecessors
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     upkeep: Upkeep
@@ -43,6 +45,10 @@ class Needs(Protocol):
     data_path: str
     """Where the data directory lies, as its operator named it."""
     cluster_id: str
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether the cluster has heard of this broker lately; else others may lead what it believes to lead."""
 
     def probe(self, broker_id: int, broker_epoch: int) -> None:
         """Looks whether a broker is still there: the connection of its heartbeats has ended."""

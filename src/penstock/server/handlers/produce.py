@@ -3,14 +3,16 @@
 Serves    Produce 3–13, acks 0, 1 and all (-1), topic names and ids.
 Answers   when its records are durable here (acks=1), when the high watermark has passed them (acks=all), or with
           REQUEST_TIMED_OUT. A batch that was sent before is answered like the first time, and waits like it. acks=0 is
-          never answered; an error then closes the connection, which is how such a producer learns of it.
+          never answered; an error then closes the connection, which is how such a producer learns of it. What was sent
+          behind a batch that is to come again is refused like that batch, and not as out of order.
 Departs   from Kafka 4.3: acks=1 waits for the leader's disk; batches of transactions are INVALID_TXN_STATE until there
           are transactions; `error_message` says which rule a batch broke, `record_errors` stays empty.
 """
 
 from collections.abc import Sequence
 
-from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.errors import ErrorCode, OutOfOrderSequence, ProtocolError
+from penstock.records.check import check_batch
 from penstock.records.header import TRANSACTIONAL_BIT
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.handlers.produce_answer import Outcome, write_outcomes
@@ -20,6 +22,7 @@ from penstock.wire.hot.produce import ProducedPartition, read_produce
 from penstock.wire.messages.produce import ProduceRequest
 
 _ATTRIBUTES_LOW_BYTE = 22
+SENT_BEFORE = "what the producer sent before has to come first; send both again, in order"
 
 
 class UnansweredProduceFailed(ProtocolError):
@@ -47,6 +50,15 @@ def produce(call: Call, frame: memoryview, position: int) -> Answer:
 
 
 def _append(node: Needs, part: ProducedPartition, acks: int, now_ms: int) -> Outcome:
+    outcome = _try_to_append(node, part, acks, now_ms)
+    if outcome.error_code:
+        node.predecessors.was_refused(part, outcome.error_code, now_ms)
+    elif node.predecessors:
+        node.predecessors.was_appended(part)
+    return outcome
+
+
+def _try_to_append(node: Needs, part: ProducedPartition, acks: int, now_ms: int) -> Outcome:
     topic, index, records = part
     partition = node.partitions.find(topic, index)
     if partition is None:
@@ -59,8 +71,15 @@ def _append(node: Needs, part: ProducedPartition, acks: int, now_ms: int) -> Out
     if len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
         sentence = "this node does not take part in transactions yet: send without a transactional id"
         return _refused(topic, index, ErrorCode.INVALID_TXN_STATE, sentence)
+    behind = node.predecessors.code_for_stranger(part, partition, now_ms)
     try:
+        if behind is not None:
+            check_batch(records, partition.rules, now_ms)  # what is wrong in itself must not come again
+            return _refused(topic, index, behind, SENT_BEFORE)
         appended = partition.append(records, now_ms=now_ms, rules=partition.rules)
+    except OutOfOrderSequence as error:
+        behind = node.predecessors.code_for_gap(part, partition, now_ms)
+        return _refused(topic, index, error.code if behind is None else behind, str(error))
     except ProtocolError as error:
         return _refused(topic, index, error.code, str(error))
     except OSError as error:

@@ -28,6 +28,7 @@ from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS
 from penstock.server.partitions import Partitions
+from penstock.server.predecessors import Predecessors
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.quorum_peers import QuorumPeers
 from penstock.server.quorum_runner import QuorumRunner
@@ -100,6 +101,7 @@ class Cluster(Stand):
     async def start(self) -> None:
         """As a node does."""
         await self.load()
+        self.predecessors = Predecessors()
         self.fetch_sessions = FetchSessions(self.entropy)
         wardrobe = Wardrobe(self.controller)
         ports = ClientPorts(cast("Any", None), self.clock, self.entropy)
@@ -118,6 +120,7 @@ class Cluster(Stand):
             listeners=LISTENERS,
             features=FEATURES,
             rack=None,
+            clock=self.clock,
             on_failure=self.on_failure,
         )
         await membership.register(-1)

@@ -25,6 +25,7 @@ from penstock.server.handlers.produce import produce
 from penstock.server.order import release
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
+from penstock.server.predecessors import Predecessors
 from penstock.server.serving import Answer, Buffers, Call, Later
 from penstock.server.upkeep_loop import Upkeep
 from penstock.simulator.clock import SimulatedClock
@@ -77,6 +78,8 @@ class Stand:
         self.entropy = SimulatedEntropy(Random(1))
         self.disk = disk
         self.partitions = Partitions()
+        self.predecessors = Predecessors()
+        self.is_in_touch = True
         self.fetch_sessions = FetchSessions(self.entropy)
         self.producer_ids = CountedIds()
         self.data_path = "data/of/node-1"

@@ -1,6 +1,7 @@
 """ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and may be cut."""
 
 from typing import Any
+from unittest.mock import PropertyMock
 
 import pytest
 
@@ -133,6 +134,37 @@ def test_offsets_are_not_told_while_they_could_go_back(version: int) -> None:
         assert (await look(stand, EARLIEST, version))[1] == 0
 
     running(story, sync_s=60.0)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_who_may_have_been_replaced_does_not_tell_where_a_log_ends(version: int) -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.append(partition, timestamp_ms=START_MS)
+        stand.is_in_touch = False
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+        assert (await ask(stand, LATEST, version)).error_code == code
+        assert (await ask(stand, START_MS + 1, version)).error_code == code, "there may be one by now"
+        assert (await look(stand, EARLIEST, version))[1] == 0
+        assert (await look(stand, START_MS, version))[1] == 0
+
+    running(story)
+
+
+def test_whether_the_broker_is_in_touch_is_asked_once_for_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_touch = PropertyMock(return_value=True)
+
+    async def story(stand: Stand) -> None:
+        for index in range(5):
+            await stand.add(index=index)
+        monkeypatch.setattr(Stand, "is_in_touch", in_touch, raising=False)
+        asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(5)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
+        (answered,) = (await stand.ask(list_offsets, request, 11)).topics
+        assert [(part.error_code, part.offset) for part in answered.partitions] == [(NONE, 0)] * 5
+        assert in_touch.call_count == 1
+
+    running(story)
 
 
 def test_list_offsets_tells_errors() -> None:

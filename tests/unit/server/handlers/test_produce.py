@@ -8,11 +8,14 @@ import pytest
 from penstock.model.errors import ErrorCode, MalformedMessage
 from penstock.records.check import Rules, Validation
 from penstock.records.header import BatchView, TimestampType
-from penstock.server.handlers.produce import UnansweredProduceFailed
+from penstock.server.handlers.produce import SENT_BEFORE, UnansweredProduceFailed
 from penstock.server.handlers.produce_answer import Outcome, _response, write_one
+from penstock.server.partition import SETTLING_MS, Partition
 from penstock.server.partitions import Leader
+from penstock.server.predecessors import REMEMBERED_MAX, REMEMBERED_MS, Predecessors
 from penstock.server.serving import Buffers, Later
 from penstock.wire.headers import response_frame
+from penstock.wire.hot.produce import ProducedPartition
 from tests.unit.server.handlers.stand import (
     FSYNC,
     NONE,
@@ -317,6 +320,131 @@ def test_a_duplicate_waits_like_its_original_and_is_answered_alike() -> None:
         assert skipped.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     running(story, sync_s=0.01)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_follows_a_refused_batch_waits_for_it(is_known: bool) -> None:
+    async def story(stand: Stand) -> None:
+        async def code_of(sequence: int) -> ErrorCode:
+            return only(await stand.produce(to_produce(("t", 0, from_producer(sequence, 3))))).error_code
+
+        partition = await stand.add()
+        first = 0
+        if is_known:
+            assert await code_of(0) == NONE
+            first = 3
+        partition.in_sync_min = 2
+        assert await code_of(first) == ErrorCode.NOT_ENOUGH_REPLICAS
+        partition.in_sync_count = 2
+        for following in (first + 3, first + 6):
+            assert await code_of(following) == ErrorCode.NOT_ENOUGH_REPLICAS, (
+                "out of order, but not the producer's fault"
+            )
+        assert partition.log.written_end == first
+        assert [await code_of(sequence) for sequence in (first, first + 3)] == [NONE, NONE]
+        assert await code_of(first + 9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "nothing was refused before it"
+
+    running(story)
+
+
+def test_a_first_batch_that_came_before_its_leader_is_awaited() -> None:
+    async def story(stand: Stand) -> None:
+        async def code_of(sequence: int) -> ErrorCode:
+            return only(await stand.produce(to_produce(("t", 0, from_producer(sequence))))).error_code
+
+        assert await code_of(0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await stand.add()
+        assert await code_of(1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [await code_of(sequence) for sequence in (0, 1)] == [NONE, NONE]
+        assert not stand.predecessors
+
+    running(story)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_new_leader_waits_for_what_may_be_on_its_way_to_the_last_one(is_known: bool) -> None:
+    async def story(stand: Stand) -> None:
+        async def answer_to(sequence: int, epoch: int = 0) -> tuple[ErrorCode, str | None]:
+            batch = a_batch(producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+            found = only(await stand.produce(to_produce(("t", 0, batch), acks=1)))
+            return found.error_code, found.error_message
+
+        partition = await stand.add()
+        if is_known:
+            assert (await answer_to(0))[0] == NONE
+        partition.keeper = Nobody()
+        partition.led_since_ms = stand.clock.wall_ms()
+        code, sentence = await answer_to(3)
+        assert code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert is_known or sentence == SENT_BEFORE
+        if is_known:
+            assert (await answer_to(3, epoch=1))[0] == ErrorCode.NOT_ENOUGH_REPLICAS
+        stand.predecessors = Predecessors()
+        partition.led_since_ms -= SETTLING_MS
+        code, _ = await answer_to(3)
+        assert code == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if is_known else NONE), "it may have been forgotten"
+
+    running(story)
+
+
+def test_a_stranger_hears_what_is_wrong_with_its_batch_before_it_has_to_wait_for_another() -> None:
+    async def story(stand: Stand) -> None:
+        async def code_of(batch: bytes | bytearray) -> ErrorCode:
+            return only(await stand.produce(to_produce(("t", 0, batch), acks=1))).error_code
+
+        partition = await stand.add(rules=Rules(batch_bytes_max=1_000))
+        partition.keeper = Nobody()
+        partition.led_since_ms = stand.clock.wall_ms()
+        fine = a_batch(producer_id=5, producer_epoch=0, base_sequence=3)
+        broken = bytearray(fine)
+        broken[-1] ^= 1
+        assert await code_of(broken) == ErrorCode.CORRUPT_MESSAGE
+        stand.predecessors = Predecessors()
+        assert await code_of(a_batch(200, producer_id=5, producer_epoch=0, base_sequence=3)) == (
+            ErrorCode.MESSAGE_TOO_LARGE
+        )
+        assert await code_of(fine) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert partition.log.written_end == 0
+
+    running(story)
+
+
+class Nobody:
+    """Keeps no replicas."""
+
+    def appended(self, partition: Partition, base_offset: int) -> None: ...
+
+
+def test_refusals_are_forgotten_after_some_time_and_when_there_are_too_many() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        refused, code = Predecessors(), ErrorCode.NOT_ENOUGH_REPLICAS
+
+        def part(index: int, records: bytes | bytearray) -> ProducedPartition:
+            return "t", index, memoryview(records)
+
+        def code_for(index: int, sequence: int, now_ms: int) -> ErrorCode | None:
+            return refused.code_for_stranger(part(index, from_producer(sequence)), partition, now_ms)
+
+        refused.was_refused(part(0, from_producer(0)), code, 0)
+        refused.was_refused(part(0, from_producer(9)), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+        refused.was_refused(part(1, from_producer(9)), ErrorCode.MESSAGE_TOO_LARGE, 0)
+        refused.was_refused(part(2, a_batch()), code, 0)
+        refused.was_refused(part(3, b"short"), code, 0)
+        assert len(refused) == 1, "only what comes again, and only of idempotent producers"
+        assert code_for(0, 5, REMEMBERED_MS) is code
+        assert code_for(0, 0, REMEMBERED_MS) is None
+        assert code_for(1, 5, REMEMBERED_MS) is None
+        assert code_for(0, 5, REMEMBERED_MS + 1) is None
+        for index in range(REMEMBERED_MAX + 1):
+            refused.was_refused(part(index, from_producer(0)), code, 0)
+        assert len(refused) == REMEMBERED_MAX
+        refused.was_refused(part(0, from_producer(0)), code, REMEMBERED_MS + 1)
+        assert len(refused) == 1
+        refused.was_refused(part(0, from_producer(9)), code, 2 * REMEMBERED_MS + 2)
+        assert code_for(0, 12, 2 * REMEMBERED_MS + 2) is code, "what was forgotten makes room for what comes now"
+
+    running(story)
 
 
 def test_pipelined_requests_are_appended_in_the_order_of_their_first_stages() -> None:
