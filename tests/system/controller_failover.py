@@ -27,13 +27,12 @@ from penstock.client.cluster import Cluster
 from penstock.client.quorum import QuorumDescription
 from tests.compatibility import maven
 from tests.compatibility.kafka_node import CLUSTER_ID, JAVA, PROJECT
+from tests.system.mortal_node import END_S, Broken
 from tests.system.quorum_kills import (
     BROKER,
-    END_S,
     FAILOVER_S,
     READY_S,
     RESULTS,
-    Broken,
     Quorum,
     make_topic,
     percentile,

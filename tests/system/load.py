@@ -5,6 +5,7 @@ chooses the partition, it is entered when it is known.
 """
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,9 +16,10 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.verify.check import check
-from penstock.verify.history import Event, merge_histories
+from penstock.verify.history import Event, merge_histories, read_history
 from penstock.verify.recorder import OpenOperation, Recorder
 from penstock.verify.report import Report
+from tests.compatibility.oracle import java_command
 
 CALM: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 10,
@@ -37,11 +39,13 @@ WRITERS = 3
 OUTSTANDING_MAX = 1_000
 
 
-def create_topics(bootstrap: str, topics: Iterable[tuple[str, int]], **settings: str) -> None:
+def create_topics(
+    bootstrap: str, topics: Iterable[tuple[str, int]], *, replication_factor: int = 1, **settings: str
+) -> None:
     """Topics with so many partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **CALM})
     names = {name.replace("_", "."): value for name, value in settings.items()}
-    wanted = [NewTopic(topic, count, 1, config=names) for topic, count in topics]
+    wanted = [NewTopic(topic, count, replication_factor, config=names) for topic, count in topics]
     for created in admin.create_topics(wanted, operation_timeout=ASK_S).values():
         created.result(ASK_S)
 
@@ -267,16 +271,68 @@ class Follower(Client):
             asker.close()
 
 
-class Load:
-    """Several writers and followers on the same partitions."""
+class JavaWriter(Client):
+    """Kafka's own producer, idempotent, in a process of its own (`penstock.Load`)."""
 
-    def __init__(self, bootstrap: str, topics: Sequence[tuple[str, int]], *, rate: float, seed: int) -> None:
+    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, rate: float, seed: int) -> None:
+        super().__init__(name)
+        self.acked = 0
+        self._process = subprocess.Popen(
+            [*java_command("penstock.Load"), bootstrap, name, topic, str(partitions), str(rate), str(seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def run(self) -> None:
+        assert self._process.stdout is not None
+        for event in read_history(self._process.stdout):
+            self.diary.events.append(event)
+            if event.type == "ok":
+                self.acked += 1
+            elif event.type == "info":
+                self.problems.append(f"{self.name}: {event.value} was given up: {event.error}")
+
+    def finish(self, deadline: float) -> None:
+        """Sends no more, and waits for what is under way."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self.join(max(0.0, deadline - time.monotonic()))
+        if self.is_alive():
+            self.problems.append(f"{self.name}: records were never answered")
+            self._process.kill()
+        self._process.stdout.close()
+        if self._process.wait(ASK_S):
+            self.problems.append(f"{self.name}: it ended with {self._process.returncode}")
+
+
+class Load:
+    """Several writers and followers on the same partitions; and, on a topic of its own, a writer in Java."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Sequence[tuple[str, int]],
+        *,
+        rate: float,
+        seed: int,
+        java: tuple[str, int, float] | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
         self._places = [(topic, index) for topic, count in topics for index in range(count)]
         self._rate = rate / WRITERS
         self._seed = seed
         self.writers: list[Writer] = []
-        self.followers = [Follower(f"r{n}", bootstrap, self._places) for n in range(2)]
+        self._java: list[JavaWriter] = []
+        followed = list(self._places)
+        if java is not None:
+            topic, count, java_rate = java
+            followed += [(topic, index) for index in range(count)]
+            self._java.append(JavaWriter("java", bootstrap, topic, count, java_rate, seed))
+            self._java[0].start()
+        self.followers = [Follower(f"r{n}", bootstrap, followed) for n in range(2)]
         for follower in self.followers:
             follower.start()
         for _ in range(WRITERS):
@@ -296,12 +352,12 @@ class Load:
     @property
     def clients(self) -> list[Client]:
         """Everybody who was ever here."""
-        return [*self.writers, *self.followers]
+        return [*self.writers, *self._java, *self.followers]
 
     @property
     def acked(self) -> int:
         """Records that were acknowledged so far."""
-        return sum(writer.acked for writer in self.writers)
+        return sum(each.acked for each in self.writers) + sum(each.acked for each in self._java)
 
     @property
     def problems(self) -> list[str]:
@@ -323,6 +379,8 @@ class Load:
         for writer in self.writers:
             if not writer.is_finished:
                 writer.finish(deadline)
+        for each in self._java:
+            each.finish(deadline)
         deadline = time.monotonic() + (SPOILT_S if is_spoilt or self.problems else CATCH_UP_S)
         for follower in self.followers:
             follower.finish(deadline)

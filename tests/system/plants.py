@@ -9,6 +9,7 @@ from penstock.log.log import Log, SyncTicket
 from penstock.log.producers import ProducerStates
 from penstock.log.space import Reserve
 from penstock.raft.replicas import VoterSet
+from penstock.replication.leader import Leader
 from penstock.server import quorum_runner
 from penstock.server.metadata_log import open_metadata_log
 from penstock.server.producer_ids import ProducerIds
@@ -102,8 +103,21 @@ def forget_last_changes() -> None:
     _put(quorum_runner, "open_metadata_log", open_and_cut)
 
 
+def commit_alone() -> None:
+    """A leader calls committed what it has itself, whoever else is in sync."""
+
+    def advance(self: Leader, _now: int) -> bool:
+        is_news = self._log.durable_end > self._log.high_watermark
+        if is_news:
+            self._log.advance_high_watermark(self._log.durable_end)
+        return is_news
+
+    _put(Leader, "advance", advance)
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
+    "commit-alone": commit_alone,
     "fail-on-full-roll": fail_on_full_roll,
     "fail-on-full-write": fail_on_full_write,
     "forget-last-changes": forget_last_changes,

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +49,7 @@ from penstock.wire.declare import Request, Response
 from penstock.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from penstock.wire.types import ZERO_UUID
-from tests.system.commands import ENVIRONMENT
+from tests.system.mortal_node import Broken, MortalNode
 from tests.system.plants import PLANTS
 from tests.system.victim import CUT, DAMAGE, ROOT, free_port
 
@@ -64,7 +63,6 @@ OF_THE_LEADER: Final = 0.6
 NEXT_ONE_S: Final = 1.0
 READY_S: Final = 60.0
 FAILOVER_S: Final = 30.0
-END_S: Final = 20.0
 SNAPSHOT_BYTES: Final = 20_000
 HEAD: Final = (
     "| Controllers | Crash | Crashes | Of the leader | Of all at once | Topics made | Deleted | Lost | Epochs "
@@ -75,72 +73,6 @@ FAILED: Final = "FAILED"
 
 
 R = TypeVar("R", bound=Response)
-
-
-class Broken(AssertionError):
-    """A promise was broken."""
-
-
-class NodeProcess:
-    """One node, life after life."""
-
-    def __init__(
-        self,
-        directory: Path,
-        node_id: int,
-        settings: Mapping[str, str],
-        lossy_seed: int | None = None,
-        plant: str | None = None,
-    ) -> None:
-        self.node_id = node_id
-        self.data = directory / f"node-{node_id}"
-        self.log_path = directory / f"node-{node_id}.log"
-        self._file = directory / f"node-{node_id}.properties"
-        self._file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        self._lossy_seed = lossy_seed
-        self._plant = plant
-        self._process: subprocess.Popen[bytes] | None = None
-        self.starts = 0
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "tests.system.victim_node", str(self._file)]
-        self.starts += 1
-        if self._lossy_seed is not None:
-            command += ["--lossy", str(self._lossy_seed * 1_000_000 + self.node_id * 10_000 + self.starts)]
-        if self._plant is not None:
-            command += ["--plant", self._plant]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, cwd=ROOT, env=ENVIRONMENT, stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
-
-    def end(self, number: int) -> None:
-        self.send(number)
-        self.wait()
-
-    def send(self, number: int) -> None:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise Broken(f"node {self.node_id} ended by itself: {self.log[-2000:]}")
-        self._process.send_signal(number)
-
-    def wait(self) -> None:
-        assert self._process is not None
-        self._process.wait(END_S)
-
-    def stop(self) -> None:
-        """However it is."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(END_S)
-
-    @property
-    def log(self) -> str:
-        return self.log_path.read_text(errors="replace")
 
 
 class Quorum:
@@ -159,7 +91,7 @@ class Quorum:
         }
         self.directory = directory
         self.controllers = {
-            node_id: NodeProcess(
+            node_id: MortalNode(
                 directory,
                 node_id,
                 {
@@ -182,7 +114,7 @@ class Quorum:
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(directory / f"node-{BROKER}"),
         }
-        self.broker = NodeProcess(directory, BROKER, settings)
+        self.broker = MortalNode(directory, BROKER, settings)
 
     def __enter__(self) -> Self:
         for each in (*self.controllers.values(), self.broker):
@@ -418,6 +350,8 @@ async def make_topic(admin: Admin, name: str) -> None:
     try:
         await admin.create_topic(name, 1, 1, timeout_ms=int(FAILOVER_S * 1000))
     except Refused as refused:
+        if refused.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise Broken(f"the broker never heard of {name}, whose making was acknowledged") from None
         if refused.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
 

@@ -50,9 +50,14 @@ def test_a_killed_leader_is_replaced_and_comes_back(shell: Shell) -> None:
     assert shell("cluster", "kill", str(leader), *HERE) == f"Killed node {leader}.\n"
     assert f"node {leader} does not run" in shell.fails("cluster", "kill", str(leader), *HERE)
     assert shell.run("cluster", "status", *HERE).returncode == 1
+    done = shell.run("cluster", "health", *HERE)
+    assert (done.returncode, f"broker {leader} is down" in done.stdout.decode()) == (1, True), done.stdout.decode()
+    refused = shell.fails("cluster", "restart", "--rolling", *HERE)
+    assert "the cluster is not well, and a restart would make it worse" in refused
     shell("topic", "create", "made-meanwhile", "-p", "2", "-r", "2", "-b", str(before[other]["address"]))
     assert "3 nodes serve" in shell("cluster", "up", *HERE)
     assert "made-meanwhile" in shell("topic", "list", "-b", str(before[leader]["address"]))
+    shell("cluster", "health", "--wait", "30", *HERE)
     assert "All" not in shell("cluster", "up", *HERE)  # what is said while it waits is for whoever watches
 
 

@@ -1,4 +1,4 @@
-"""A cluster of three real processes loses nothing when leaders are killed; librdkafka writes (acks=all) and reads."""
+"""Three real processes in three racks lose nothing when leaders are killed; librdkafka writes (acks=all) and reads."""
 
 import json
 import time
@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.cli.cluster_nodes import LocalCluster
 from tests.system.commands import Shell
 from tests.system.victim import free_port
 
@@ -26,7 +27,11 @@ class Town:
 
     def __init__(self, directory: Path) -> None:
         self.shell = Shell(directory)
-        self.shell("cluster", "up", "--nodes", "3", "--port", str(free_port()), *HERE)
+        cluster = LocalCluster(directory / HERE[-1])
+        for node in cluster.grow(3, free_port()):
+            with (cluster.home(node.node_id) / "server.properties").open("a") as settings:
+                settings.write(f"broker.rack={rack_of(node.node_id)}\n")
+        self.shell("cluster", "up", *HERE)
         said = json.loads(self.shell.run("cluster", "status", "-o", "json", *HERE).stdout)
         self.bootstrap = ",".join(node["address"] for node in said["nodes"])
         self.admin: Any = AdminClient({"bootstrap.servers": self.bootstrap})
@@ -46,22 +51,74 @@ class Town:
         return all(len(each.isrs) == 3 for each in self.partitions().values())
 
     def read_all(self) -> dict[int, list[bytes]]:
-        consumer: Any = confluent_kafka.Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+        reader = Reader(self)
+        found = reader.read()
+        reader.consumer.close()
+        return found
+
+    def write(self, prefix: str, count: int) -> None:
+        producer: Any = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "acks": "all"})
+        for number in range(count):
+            producer.produce(TOPIC, f"{prefix}.{number}".encode(), partition=number % 3)
+        assert producer.flush(DEADLINE_S) == 0
+
+
+class Reader:
+    """A consumer of all partitions, and what it tells of itself."""
+
+    def __init__(self, town: Town, **options: str) -> None:
+        self._stats: dict[str, Any] = {}
+        self.consumer: Any = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": town.bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "statistics.interval.ms": 100,
+                "stats_cb": lambda said: self._stats.update(json.loads(said)),
+                **options,
+            }
         )
-        places = [confluent_kafka.TopicPartition(TOPIC, index, 0) for index in range(3)]
-        left = sum(consumer.get_watermark_offsets(place, DEADLINE_S)[1] for place in places)
-        consumer.assign(places)
+        self._places = [confluent_kafka.TopicPartition(TOPIC, index, 0) for index in range(3)]
+        self._left = 0
+        self._known = 0
+        self.consumer.assign(self._places)
+
+    def read(self) -> dict[int, list[bytes]]:
+        """Everything up to the end that there is now."""
+        known = sum(self._end(place) for place in self._places)
+        self._left += known - self._known
+        self._known = known
         found: dict[int, list[bytes]] = {index: [] for index in range(3)}
         deadline_s = time.monotonic() + DEADLINE_S
-        while left:
-            assert time.monotonic() < deadline_s, f"{left} records cannot be read"
-            for message in consumer.consume(500, 0.1):
+        while self._left:
+            assert time.monotonic() < deadline_s, f"{self._left} records cannot be read"
+            for message in self.consumer.consume(500, 0.1):
                 assert message.error() is None, message.error()
                 found[message.partition()].append(message.value())
-                left -= 1
-        consumer.close()
+                self._left -= 1
         return found
+
+    def _end(self, place: confluent_kafka.TopicPartition) -> int:
+        """Asked again when the broker that was asked is just being given up."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                end: int = self.consumer.get_watermark_offsets(place, DEADLINE_S)[1]
+            except confluent_kafka.KafkaException:
+                assert time.monotonic() < deadline_s, "no broker tells where the log ends"
+                time.sleep(0.1)
+            else:
+                return end
+
+    def reads_from(self) -> dict[int, int]:
+        """The broker by partition."""
+        assert self.consumer.poll(0) is None, "asked before everything was read"
+        parts = self._stats.get("topics", {}).get(TOPIC, {}).get("partitions", {})
+        return {index: parts.get(str(index), {}).get("broker") for index in range(3)}
+
+
+def rack_of(node_id: int) -> str:
+    return f"rack-{node_id}"
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +163,22 @@ def test_killed_leaders_lose_nothing(town: Town) -> None:
     assert not troubles
     assert sum(map(len, acknowledged.values())) == 3 * RECORDS
     assert town.read_all() == acknowledged
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack_while_that_is_there(town: Town) -> None:
+    """KIP-392: all from one broker, whoever leads; and from the leaders once it is killed."""
+    until(town.is_whole)
+    leaders = {index: each.leader for index, each in town.partitions().items()}
+    near = next(node_id for node_id in (1, 2, 3) if node_id not in leaders.values() or node_id != leaders[0])
+    town.write("nearby", 300)
+    reader = Reader(town, **{"client.rack": rack_of(near)})
+    assert reader.read() == town.read_all()
+    until(lambda: reader.reads_from() == dict.fromkeys(range(3), near))
+    town.shell("cluster", "kill", str(near), *HERE)
+    town.write("far", 300)
+    found = reader.read()
+    assert sorted(value for values in found.values() for value in values) == sorted(
+        f"far.{number}".encode() for number in range(300)
+    )
+    reader.consumer.close()
+    assert "3 nodes serve" in town.shell("cluster", "up", *HERE)

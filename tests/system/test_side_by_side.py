@@ -1,4 +1,4 @@
-"""The benchmark runs from end to end, for a moment: a real node and the bare limit, no Java."""
+"""The benchmark runs from end to end, for a moment: a real node, three of them, and the bare limit, no Java."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +9,7 @@ from benchmarks.side_by_side import report, results
 from benchmarks.side_by_side.brokers import Penstock
 from benchmarks.side_by_side.loads import Conditions, Everyday, Figures, Latency, Work, WrongCount
 from benchmarks.side_by_side.machine import divided_cores
+from benchmarks.side_by_side.replicated import Replicated, ReplicatedPaced
 from benchmarks.side_by_side.rows import ROWS, Row
 from benchmarks.side_by_side.running import Plan, run_rows
 from tests.compatibility.raw_client import Topic
@@ -43,6 +44,21 @@ def _slow(row: Row) -> Work:
     assert isinstance(work, Latency)
     work.rate = 200.0
     return work
+
+
+@pytest.mark.xdist_group("cluster")
+def test_three_brokers_share_a_load(tmp_path: Path) -> None:
+    paced = replace(ROWS["replicated-paced"], work=lambda: ReplicatedPaced(1, 1, batch_bytes=1000, rate=100.0))
+    plan = replace(PLAN, rounds=1, only=("penstock-3",), data=tmp_path)
+    seen: list[Figures] = []
+    chosen = [replace(ROWS["replicated"], work=lambda: Replicated(1, 1)), paced]
+    for _ in run_rows(chosen, plan, lambda _row, _who, _number, found: seen.append(found)):
+        pass
+    written, kept_pace = seen
+    assert written["mb_s"] > 0
+    assert written["rss_end_mb"] > 3 * 20  # all three are counted
+    assert kept_pace["requests_s"] == pytest.approx(100.0, rel=0.2)
+    assert kept_pace["ack_ms"]["p50"] > 0
 
 
 def test_a_broker_that_loses_a_record_gets_no_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A node of a cluster by its file, whose disk may lose what was not synced.
 
-    python -m tests.system.victim_node server.properties [--lossy SEED]
+    python -m tests.system.victim_node server.properties [--lossy SEED] [--witness FILE]
 
 SIGUSR1 cuts the power, as in `victim_server`; SIGTERM stops it cleanly.
 """
@@ -21,6 +21,7 @@ from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
 from tests.system.plants import PLANTS
 from tests.system.victim_server import VictimPorts, lossy_disk
+from tests.system.witness import watch
 
 
 async def serve(plan: Plan, seed: int | None) -> None:
@@ -53,10 +54,13 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--lossy", type=int, metavar="SEED")
     parser.add_argument("--plant", choices=sorted(PLANTS))
+    parser.add_argument("--witness", type=Path, metavar="FILE", help="where the fates of batches are written down")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if options.plant is not None:
         PLANTS[options.plant]()
+    if options.witness is not None:
+        watch(options.witness)
     plan = plan_of(read_settings(options.file), allows_plaintext=False, is_verbose=True)
     asyncio.run(serve(plan, options.lossy))
 

@@ -1,0 +1,56 @@
+"""A cluster of real processes under real faults, in short; `./dev cluster-faults` runs long campaigns."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from penstock.model.errors import ErrorCode
+from tests.system.cluster_faults import CUTS, KILLS, PAUSES, POWER_CUTS, run
+from tests.system.mortal_node import Broken
+from tests.system.witness import Fate, fates_in, unexplained
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+SECOND: Final = 1_000_000_000
+
+
+@pytest.mark.parametrize(("kind", "count"), [(KILLS, 20), (POWER_CUTS, 5), (CUTS, 5), (PAUSES, 2)])
+def test_nothing_is_lost(kind: str, count: int, tmp_path: Path) -> None:
+    outcome = run(tmp_path, kind, count, seed=7, rate=600.0, java_rate=200.0)
+    assert outcome.is_clean, outcome.text()
+    assert outcome.faults == count
+    assert outcome.report.counts.records_acked > 1_000
+
+
+@pytest.mark.parametrize(("kind", "plant"), [(KILLS, "commit-alone"), (POWER_CUTS, "ack-before-sync")])
+def test_a_planted_bug_is_found(kind: str, plant: str, tmp_path: Path) -> None:
+    try:
+        outcome = run(tmp_path, kind, 12, seed=7, plant=plant)
+    except Broken:
+        return
+    assert not outcome.is_clean
+
+
+def fate(second: int, sequence: int, code: ErrorCode, place: str = "orders-0") -> Fate:
+    return Fate(second * SECOND, place, 5, 0, sequence, code)
+
+
+def test_what_is_out_of_order_needs_a_reason() -> None:
+    out_of_order = fate(10, 7, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    began = fate(1, 0, ErrorCode.NONE)
+    assert unexplained([began, out_of_order]) == [out_of_order]
+    assert not unexplained([began, out_of_order, fate(9, 6, ErrorCode.NOT_ENOUGH_REPLICAS)])
+    assert not unexplained([fate(11, 0, ErrorCode.NONE), out_of_order]), "it has overtaken the first"
+    for no_reason in (
+        fate(9, 8, ErrorCode.NOT_ENOUGH_REPLICAS),
+        fate(9, 6, ErrorCode.MESSAGE_TOO_LARGE),
+        fate(9, 6, ErrorCode.NOT_ENOUGH_REPLICAS, place="orders-1"),
+        fate(900, 6, ErrorCode.NOT_ENOUGH_REPLICAS),
+    ):
+        assert unexplained([began, out_of_order, no_reason]) == [out_of_order]
+
+
+def test_a_line_that_a_kill_cut_off_is_no_fate() -> None:
+    lines = ["10 orders-0 5 0 7 45\n", "11 orders-0 5 0"]
+    assert list(fates_in(lines)) == [Fate(10, "orders-0", 5, 0, 7, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
