@@ -239,21 +239,27 @@ class Broker:
         wanted = replica.pending or replica.wanted_isr(self.broker_id, able, now, self.world.options.patience_ms)
         if wanted is None:
             return
-        replica.pending, replica.pending_since = wanted, now
-        self._alter(where, replica, wanted)
+        if replica.pending is None:
+            replica.pending, replica.pending_named = wanted, self._named(replica, wanted)
+        replica.pending_since = now
+        self._alter(where, replica)
 
-    def _alter(self, where: Where, replica: Replica, wanted: tuple[int, ...]) -> None:
+    def _named(self, replica: Replica, wanted: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
         epochs = {self.broker_id: self.epoch, **{each: epoch for each, (_, epoch) in replica.ends.items()}}
         known = self.image.brokers
-        isr = tuple((each, epochs[each] if each in epochs else known[each].epoch) for each in wanted if each in known)
-        command = AlterPartition(
-            self.broker_id, self.epoch, (NewIsr(*where, replica.epoch, replica.partition_epoch, isr),)
-        )
+        return tuple((each, epochs[each] if each in epochs else known[each].epoch) for each in wanted if each in known)
+
+    def _alter(self, where: Where, replica: Replica) -> None:
+        change = NewIsr(*where, replica.epoch, replica.partition_epoch, replica.pending_named)
+        command = AlterPartition(self.broker_id, self.epoch, (change,))
         life, partition_epoch = self.life, replica.partition_epoch
+        replica.asked += 1
+        number = replica.asked
 
         def answered(reply: Any) -> None:
-            refused = reply.code is not ErrorCode.NONE or reply.partitions[0].code is ErrorCode.INELIGIBLE_REPLICA
-            if life == self.life and refused and replica.partition_epoch == partition_epoch:
+            refused = reply.code is ErrorCode.NONE and reply.partitions[0].code is ErrorCode.INELIGIBLE_REPLICA
+            is_present = life == self.life and replica.asked == number and replica.partition_epoch == partition_epoch
+            if refused and is_present:  # whatever else is said, an earlier question may have been carried out
                 replica.pending = None
 
         self.world.ask(self, command, answered)

@@ -49,7 +49,11 @@ class Replica:
         self.leader = -1
         self.isr: tuple[int, ...] = ()
         self.pending: tuple[int, ...] | None = None
+        self.pending_named: tuple[tuple[int, int], ...] = ()
+        """The same with the lives of brokers that were meant: who comes back in another may have lost everything."""
         self.pending_since = 0.0
+        self.asked = 0
+        """Which question to the controller was the last: the answer to an earlier one may be outdated."""
         self.epoch_start = 0
         self.in_sync_min = 1
         self.ends: dict[int, tuple[int, int]] = {}

@@ -21,7 +21,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import accumulate, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,6 +153,7 @@ def record(kind: Kind, first: int, end: int, outcome: Outcome) -> None:
             "date": datetime.date.today().isoformat(),
             "revision": revision(),
             "cores": cores_revision(kind),
+            "is_compiled": not hasattr(kind.run_seed, "__code__"),
         }
     )
     results_of(kind).write_text(json.dumps(slices, indent=1) + "\n")
@@ -166,11 +168,13 @@ def cores_revision(kind: Kind) -> str:
 
 
 def page(kind: Kind, slices: list[dict[str, Any]]) -> str:
-    """The results for people: slices of the same cores in one row."""
+    """The results for people: slices of the same cores in one row, which ends with a failure."""
     rows = []
     every = Counter[str]()
-    for (cores, date), group in groupby(slices, key=lambda each: (each["cores"], each["date"])):
-        some = list(group)
+    failures_before = accumulate((len(each["failed"]) for each in slices), initial=0)
+    keys = [(each["cores"], each["date"], before) for each, before in zip(slices, failures_before, strict=False)]
+    for (cores, date, _), group in groupby(zip(keys, slices, strict=True), key=itemgetter(0)):
+        some = [each for _, each in group]
         totals = Counter[str]()
         for each in some:
             totals.update(each["totals"])
@@ -198,6 +202,7 @@ def page(kind: Kind, slices: list[dict[str, Any]]) -> str:
     cpu_s = sum(each["cpu_s"] for each in slices)
     worlds = every["seeds"]
     failures = sum(len(each["failed"]) for each in slices)
+    compiled = sum(each["totals"]["seeds"] for each in slices if each.get("is_compiled"))
     faults = ", ".join(f"{every[fault]:,} × {fault}" for fault in kind.faults)
     speed = f"{1000 * cpu_s / max(1, worlds):.0f} ms of one core per world"
     return f"""# {kind.title}
@@ -212,12 +217,28 @@ Together {worlds:,} worlds, {worlds * kind.virtual_s / 3600:,.0f} virtual hours,
 failed.
 Faults: {faults}.
 {speed}, {every["events"] / max(0.1, cpu_s):,.0f} events/s/core, Python {platform.python_version()}, 2 shared cores.
-No failure in n worlds means, at 95 %, fewer than 3 in n. The last column is what git calls the contents of the two
-directories (`git rev-parse HEAD:src/penstock/{kind.cores[0]}`): rows with the same tried the same cores.
+{_how(compiled)}{_why(slices)}No failure in n worlds means, at 95 %, fewer than 3 in n.
+The last column is what git calls the contents of the directories
+(`git rev-parse HEAD:src/penstock/{kind.cores[0]}`): rows with the same tried the same cores.
 
 `./dev simulate-{kind.name}` adds to this table; `python -m tests.simulation.{kind.name} SEED` replays a world. That
 each rule is needed, and its absence noticed, is shown in [{kind.mutants}]({kind.mutants}).
 """
+
+
+def _how(compiled: int) -> str:
+    """A world is the same, event by event, however it is run; most of the time goes into running it."""
+    if not compiled:
+        return ""
+    return (
+        f"{compiled:,} worlds ran compiled from these sources (`tests/simulation/compiled.py`), "
+        "which leads to the same traces.\n"
+    )
+
+
+def _why(slices: list[dict[str, Any]]) -> str:
+    """What was found out about worlds that failed; it is entered by hand (`why` of a slice)."""
+    return "".join(f"Seed {seed} failed by {why}.\n" for each in slices for seed, why in each.get("why", {}).items())
 
 
 def main(kind: Kind) -> int:

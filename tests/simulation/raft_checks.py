@@ -176,6 +176,8 @@ class Checks:
         if holders < voters.majority:
             what = f"{node} commits up to {high_watermark}, on disk with {holders} of {voters}"
             broken("MajorityReachedHighWatermark", what)
+        if high_watermark > len(self.committed):  # else it is a leader of yesterday who learns it late
+            self.committing_voters = voters
         for offset in range(len(self.committed), high_watermark):
             entry = log.entry(offset)
             self.committed.append(entry)
@@ -186,7 +188,6 @@ class Checks:
                 self._values.add(entry.content)
                 self.acknowledged += 1
             self._world.on_committed(entry)
-        self.committing_voters = voters
 
     def holders(self, voters: VoterSet, end_offset: int, epoch: int) -> int:
         """How many voters have everything up to an offset on disk, or had it on a disk that is no more."""

@@ -246,6 +246,8 @@ def options_for(seed: int) -> FaultOptions:
     options.down_s_max = min(options.down_s_max, 3.0)
     options.pause_s_max = min(options.pause_s_max, 4.0)
     options.partition_s_mean = min(options.partition_s_mean, 3.0)
+    # A connection counts as dead after five seconds: what is late for longer would outlast the mending.
+    options.straggler_s_max = min(options.straggler_s_max, 3.0)
     for kind in ("partition", "reset", "clog", "blackhole", "kill", "power_cut", "pause", "clock"):
         name = f"{kind}_every_s"
         setattr(options, name, getattr(options, name) * HASTE)  # the world is short

@@ -29,7 +29,7 @@ RARE = {
     (Role.OBSERVER, Role.UNATTACHED),
     (Role.OBSERVER, Role.VOTED),
 }
-SEEDS = 300
+SEEDS = 100
 CHUNK = 50
 FRESH = SystemRandom().randrange(10**9, 10**12)
 FRESH_PER_CHUNK = 2
