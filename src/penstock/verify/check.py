@@ -68,4 +68,7 @@ def _counts(index: Index) -> Counts:
         records_acked=sum(len(log.acked) + len(log.ack_clashes) for log in logs),
         records_polled=index.records_polled,
         records_read=sum(len(log.reads) for log in logs),
+        offset_questions=index.functions["list_offsets"],
+        watermark_questions=index.functions["high_watermark"],
+        commits=index.functions["commit"],
     )

@@ -4,6 +4,7 @@ Events come in the order of time; each is forgotten once it is indexed. The loop
 place of the room: one dict lookup and two comparisons per record, everything rare is moved out of it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -42,7 +43,7 @@ class Index:
     def __init__(self, watchers: Mapping[Function, Watcher]) -> None:
         self.partitions: dict[Partition, PartitionIndex] = {}
         self.transactions: dict[int, Transaction] = {}
-        self.operations = 0
+        self.functions: Counter[Function] = Counter()
         self.records_sent = 0
         self.records_polled = 0
         self.outcomes: dict[str, int] = {"ok": 0, "fail": 0, "info": 0}
@@ -53,9 +54,19 @@ class Index:
         self._orders = 0
 
     @property
+    def operations(self) -> int:
+        """How many there were."""
+        return self.functions.total()
+
+    @property
     def processes(self) -> int:
         """How many processes took part."""
         return len(self._sessions)
+
+    def reached(self, process: Process, partition: Partition) -> int | None:
+        """The last offset that a process has read, -1 before the first; None for one that took no part."""
+        session = self._sessions.get(process)
+        return None if session is None else session.positions.get(partition, -1)
 
     def read(self, history: Iterable[Event]) -> None:
         """Takes in a whole history."""
@@ -79,7 +90,7 @@ class Index:
         function, value = event.function, event.value or []
         session = self._session(event)
         operation = Operation(event.index, function, session.producer)
-        self.operations += 1
+        self.functions[function] += 1
         self._open[event.index] = operation, value
         if function == "send":
             self.records_sent += len(value)

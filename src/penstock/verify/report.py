@@ -26,6 +26,10 @@ class Counts:
     """Every record of every poll."""
     records_read: int
     """Different offsets that somebody read."""
+    offset_questions: int
+    """Where partitions begin and end."""
+    watermark_questions: int
+    commits: int
 
     def as_dict(self) -> dict[str, int]:
         """For JSON."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.verify.findings import Kind
-from penstock.verify.history import Partition, Value
+from penstock.verify.history import Partition, Process, Value
 
 
 def id_before_slash(value: Value) -> Hashable:
@@ -32,6 +32,8 @@ class Rules:
     """Kinds that are only noted."""
     ends_with_full_read: bool = True
     """False for a history that was cut: what nobody has read yet is then no finding."""
+    final_readers: frozenset[Process] = frozenset()
+    """Who read everything anew after all others had ended: what they did not find is gone, whoever saw it before."""
     log_starts: Mapping[Partition, int] = field(default_factory=dict)
     """Retention was allowed to remove what lies below."""
     compacted: frozenset[Partition] = frozenset()
