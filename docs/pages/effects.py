@@ -16,9 +16,10 @@ from penstock.metadata.settings.topic import TOPIC_SETTINGS
 
 SOURCES = Path(__file__).parents[2] / "src" / "penstock"
 DECLARES = re.compile(
-    r"metadata/settings/(broker.*|topic|group|checks|describe|setting)\.py|cli/(contradictions|config)\.py|penstock/spark/"
+    r"metadata/settings/(broker.*|topic|group|checks|describe|setting)\.py|cli/(contradictions|config|reassign_throttle)\.py"
+    r"|penstock/spark/|cli/verify_(rdkafka|topic)\.py"
 )
-"""Files that declare, check and describe settings, and act on none; or that read a client's, which share some names."""
+"""Files that declare, check and describe settings, and act on none; or that know others' settings by the same names."""
 READ_IN_VAIN = {
     "compression.type": "no: a batch stays as its producer compressed it",
     "remote.log.storage.system.enable": "no: there is no remote storage",
