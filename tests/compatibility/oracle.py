@@ -20,6 +20,12 @@ PROJECT = Path(__file__).parent / "java"
 Json = dict[str, Any]
 
 
+def java_command(program: str) -> list[str]:
+    """What runs one of our programs in Java; heap and collector are those of a guest on a small machine."""
+    target = maven.build(PROJECT)
+    return ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{target / 'classes'}:{target / 'lib'}/*", program]
+
+
 class OracleError(Exception):
     """The oracle could not answer; `kind` is the exception over there, the text says what went wrong."""
 
@@ -32,20 +38,7 @@ class Oracle:
     """The running process. Use it as a context manager."""
 
     def __init__(self) -> None:
-        target = maven.build(PROJECT)
-        self._process = subprocess.Popen(
-            # Heap and collector are chosen for a guest on a small machine that answers many short questions.
-            [
-                "java",
-                "-Xmx1g",
-                "-XX:+UseSerialGC",
-                "-cp",
-                f"{target / 'classes'}:{target / 'lib'}/*",
-                "penstock.Oracle",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._process = subprocess.Popen(java_command("penstock.Oracle"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:
         return self

@@ -41,7 +41,7 @@ class BenchTopic:
 @asynccontextmanager
 async def a_bench_topic(client: Client, plan: TopicPlan) -> AsyncIterator[BenchTopic]:
     """Made before, removed after; what was there before stays."""
-    found = None if plan.name is None else await _existing(client, plan.name)
+    found = None if plan.name is None else await existing_topic(client, plan.name)
     if found is not None:
         _ask(found.name, plan.may_write)
         yield _topic(found, is_new=False)
@@ -57,7 +57,8 @@ async def a_bench_topic(client: Client, plan: TopicPlan) -> AsyncIterator[BenchT
             await client.delete_topic(name)
 
 
-async def _existing(client: Client, name: str) -> Topic | None:
+async def existing_topic(client: Client, name: str) -> Topic | None:
+    """A topic, if there is one."""
     try:
         return await client.admin.describe_topic(name)
     except Refused as refused:

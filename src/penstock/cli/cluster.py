@@ -1,12 +1,13 @@
-"""`penstock cluster …`: a cluster of real processes on this machine, for trying and testing."""
+"""`penstock cluster …`: a cluster of real processes on this machine, for trying and testing; `health` of any."""
 
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.cluster_health import HOME, health
+from penstock.cli.cluster_restart import READY_S, DirOption, restart, stop
+from penstock.cli.cluster_watch import numbered, say, seen, wait_until_up
 from penstock.cli.failing import Failed
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show, show_json
@@ -14,13 +15,7 @@ from penstock.cli.output import Output, OutputOption, show, show_json
 if TYPE_CHECKING:
     from penstock.cli.cluster_nodes import LocalCluster
     from penstock.client.client import Client
-    from penstock.client.quorum import QuorumDescription
 
-HOME = Path(".penstock/cluster")
-READY_S = 60.0
-PAUSE_S = 0.1
-ANSWER_MS = 3_000
-DirOption = Annotated[Path, typer.Option("--dir", help="Where the cluster's files are.")]
 NodeArgument = Annotated[int, typer.Argument(metavar="N", min=1, help="The number of a node.")]
 
 
@@ -43,25 +38,17 @@ def up(
     started = [each.node_id for each in cluster.nodes if cluster.pid(each.node_id) is None]
     for node_id in started:
         cluster.start(node_id)
-    _say(f"Started {_list(started)}." if started else "All nodes run already.")
-    _wait_until_up(cluster, time.monotonic() + timeout)
+    say(f"Started {numbered(started)}." if started else "All nodes run already.")
+    wait_until_up(cluster, time.monotonic() + timeout)
     typer.echo(f"{len(cluster.nodes)} nodes serve; bootstrap: {cluster.bootstrap}")
 
 
 def down(directory: DirOption = HOME) -> None:
     """Stop all nodes; their data stays. Each first hands over what it leads."""
-    import signal
-
     from penstock.cli.cluster_nodes import LocalCluster
 
-    cluster = LocalCluster.open(directory)
-    running = [each.node_id for each in cluster.nodes if cluster.signal(each.node_id, signal.SIGTERM)]
-    late = [node_id for node_id in running if not cluster.wait_for_end(node_id)]
-    if late:
-        raise Failed(
-            f"{_list(late)} did not stop; see {cluster.home(late[0]) / 'log'}, or `penstock cluster kill {late[0]}`"
-        )
-    typer.echo(f"Stopped {_list(running)}." if running else "No node was running.")
+    stopped = stop(LocalCluster.open(directory))
+    typer.echo(f"Stopped {numbered(stopped)}." if stopped else "No node was running.")
 
 
 def kill(node: NodeArgument, directory: DirOption = HOME) -> None:
@@ -132,7 +119,7 @@ async def _watch(client: "Client", node: int, wait_s: float) -> int:
             left += sum(node in partition.replicas for partition in topic.partitions)
         if not left or time.monotonic() >= deadline:
             return left
-        _say(f"{left} replicas are left.")
+        say(f"{left} replicas are left.")
         await asyncio.sleep(1.0)
 
 
@@ -140,7 +127,7 @@ async def _watch(client: "Client", node: int, wait_s: float) -> int:
 
 
 def _status(cluster: "LocalCluster") -> list[dict[str, Any]]:
-    brokers, leader, voters = _seen(cluster)
+    brokers, leader, voters = seen(cluster)
     rows = []
     for each in cluster.nodes:
         pid = cluster.pid(each.node_id)
@@ -160,68 +147,13 @@ def _status(cluster: "LocalCluster") -> list[dict[str, Any]]:
     return rows
 
 
-def _seen(cluster: "LocalCluster") -> tuple[list[int], int, list[int]]:
-    """Nodes that serve, as each says of itself, who leads the quorum, and who votes in it."""
-    import asyncio
-
-    from penstock.client.client import Client
-    from penstock.client.errors import ClientError
-
-    async def ask(node_id: int, address: str) -> "tuple[bool, QuorumDescription | None]":
-        try:
-            async with Client(address, client_id="penstock-cli", timeout_ms=ANSWER_MS) as client:
-                await client.cluster.refresh(timeout_ms=1)
-                serves = node_id in [broker.node_id for broker in (await client.admin.describe_cluster()).brokers]
-                return serves, await client.admin.describe_quorum()
-        except (ClientError, OSError):
-            return False, None
-
-    async def ask_all() -> "list[tuple[bool, QuorumDescription | None]]":
-        return await asyncio.gather(*(ask(each.node_id, each.address) for each in running))
-
-    running = [each for each in cluster.nodes if cluster.pid(each.node_id) is not None]
-    found = asyncio.run(ask_all())
-    serving = [each.node_id for each, (serves, _) in zip(running, found, strict=True) if serves]
-    quorum = next((said for _, said in found if said is not None), None)
-    if quorum is None:
-        return serving, -1, []
-    return serving, quorum.leader_id, [each.node_id for each in quorum.voters]
-
-
-def _wait_until_up(cluster: "LocalCluster", deadline: float) -> None:
-    while True:
-        for each in cluster.nodes:
-            if cluster.pid(each.node_id) is None:
-                said = cluster.last_words(each.node_id) or "it said nothing"
-                log = cluster.home(each.node_id) / "log"
-                raise Failed(f"node {each.node_id} has stopped: {said} (see {log})")
-        serving, _, _ = _seen(cluster)
-        missing = [each.node_id for each in cluster.nodes if each.node_id not in serving]
-        if not missing:
-            return
-        if time.monotonic() > deadline:
-            raise Failed(f"{_list(missing)} did not come up in time: see {cluster.home(missing[0]) / 'log'}")
-        _say(f"Waiting for {_list(missing)}.")
-        time.sleep(PAUSE_S)
-
-
-def _list(node_ids: list[int]) -> str:
-    return f"node{'s' * (len(node_ids) != 1)} {', '.join(map(str, node_ids))}"
-
-
-def _say(sentence: str) -> None:
-    """For whoever watches; the same sentence once."""
-    if sys.stderr.isatty() and sentence != _said.get("last"):
-        typer.echo(sentence, err=True)
-        _said["last"] = sentence
-
-
-_said: dict[str, str] = {}
-
-
 def add_to(app: typer.Typer) -> None:
     """Makes the commands known."""
-    group = typer.Typer(help="A cluster of several nodes on this machine.", no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(
+        help="A cluster of several nodes on this machine; the health of any.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
     group.callback()(lambda: None)
     here = "--dir ./my-cluster"
     group.command(epilog=examples("penstock cluster up --nodes 3", f"penstock cluster up --nodes 4 {here}"))(up)
@@ -230,6 +162,20 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples("penstock cluster kill 2", f"penstock cluster kill 2 {here}; penstock cluster up {here}")
     )(kill)
     group.command(epilog=examples("penstock cluster status", f"penstock cluster status -o json {here}"))(status)
+    group.command(
+        epilog=examples(
+            "penstock cluster restart --rolling",
+            f"penstock cluster restart 2 --rolling {here}",
+            "penstock cluster restart",
+        )
+    )(restart)
+    group.command(
+        epilog=examples(
+            "penstock cluster health",
+            "penstock cluster health -b broker:9092 -o json",
+            "penstock cluster health -b broker:9092 --wait 300 && echo 'go on'",
+        )
+    )(health)
     group.command(
         epilog=examples(
             "penstock cluster decommission 4",

@@ -8,7 +8,22 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import bench, cluster, config, consume, dev, doctor, produce, quorum, reader, spark, topic
+from penstock.cli import (
+    bench,
+    cluster,
+    config,
+    consume,
+    dev,
+    doctor,
+    produce,
+    quorum,
+    reader,
+    reassign,
+    sizing,
+    spark,
+    topic,
+    verify,
+)
 from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
 
@@ -34,9 +49,12 @@ topic.add_to(app)
 produce.add_to(app)
 consume.add_to(app)
 quorum.add_to(app)
+reassign.add_to(app)
 config.add_to(app)
 doctor.add_to(app)
 bench.add_to(app)
+sizing.add_to(app)
+verify.add_to(app)
 spark.add_to(app)
 
 

@@ -37,8 +37,8 @@ def show_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def show_findings(found: Sequence[Finding], output: Output) -> None:
-    """What looks have shown; ends with code 1 if something is wrong."""
+def show_findings(found: Sequence[Finding], output: Output, exit_code: int = 1) -> None:
+    """What looks have shown; ends with this code if something is wrong."""
     if output is Output.JSON:
         show_json([each._asdict() for each in found])
     else:
@@ -47,7 +47,7 @@ def show_findings(found: Sequence[Finding], output: Output) -> None:
             if each.fix is not None:
                 typer.echo(f"{'':20}→ {each.fix}")
     if not all(each.is_well for each in found):
-        raise typer.Exit(1)
+        raise typer.Exit(exit_code)
 
 
 def show_table(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -3,27 +3,25 @@
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from collections.abc import Sequence
+
+    from rich.progress import Progress, ProgressColumn, TaskID
 
 PATIENCE_S = 1.0
 """Nothing is shown of what takes no longer."""
 STEP = 200
 
 
-class Counter:
-    """Counts records. `total` says how much work there is: records, unless `add` is told another measure."""
+class _Bar:
+    """One line, from the first `_draw` on until the end of the block; none where nobody watches."""
 
-    def __init__(self, what: str, total: int | None = None, *, is_shown: bool | None = None) -> None:
-        self.count = 0
-        self._done = 0
+    def __init__(self, what: str, *, is_shown: bool | None = None) -> None:
         self._what = what
-        self._total = total
         self._is_shown = sys.stderr.isatty() if is_shown is None else is_shown
-        self._begun_s = time.monotonic()
-        self._bar: tuple[Progress, TaskID] | None = None
+        self._drawn: tuple[Progress, TaskID] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -31,9 +29,41 @@ class Counter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
+        if self._drawn is not None:
+            self._drawn[0].stop()
+
+    def _draw(self, **values: Any) -> None:
+        if self._drawn is not None:
+            progress, task = self._drawn
+            progress.update(task, **values)
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        progress = Progress(*self._columns(), console=Console(stderr=True))
+        progress.start()
+        self._drawn = progress, progress.add_task(self._what, **values)
+
+    def _columns(self) -> "Sequence[ProgressColumn]":
+        raise NotImplementedError
+
+
+class Counter(_Bar):
+    """Counts records. `total` says how much work there is: records, unless `add` is told another measure."""
+
+    def __init__(self, what: str, total: int | None = None, *, is_shown: bool | None = None) -> None:
+        super().__init__(what, is_shown=is_shown)
+        self.count = 0
+        self._done = 0
+        self._total = total
+        self._begun_s = time.monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._drawn is not None:
             self._show()
-            self._bar[0].stop()
+        super().__exit__(kind, error, trace)
 
     def add(self, count: int = 1, done: int | None = None) -> None:
         """So many more records, and so much of the work."""
@@ -42,25 +72,73 @@ class Counter:
         self._done += count if done is None else done
         if not self._is_shown or before // STEP == self.count // STEP:
             return
-        if self._bar is None and time.monotonic() - self._begun_s > PATIENCE_S:
-            self._bar = self._open()
-        self._show()
+        if self._drawn is not None or time.monotonic() - self._begun_s > PATIENCE_S:
+            self._show()
 
     def _show(self) -> None:
-        if self._bar is not None:
-            progress, task = self._bar
-            progress.update(task, completed=self._done, records=self.count)
+        self._draw(total=self._total, completed=self._done, records=self.count)
 
-    def _open(self) -> "tuple[Progress, TaskID]":
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    def _columns(self) -> "Sequence[ProgressColumn]":
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-        progress = Progress(
-            TextColumn("{task.fields[records]:,} records {task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-        )
-        progress.start()
-        return progress, progress.add_task(self._what, total=self._total, records=self.count)
+        records = TextColumn("{task.fields[records]:,} records {task.description}")
+        return records, BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+
+
+class ByteBar(_Bar):
+    """How many bytes of how many are through, how fast, and how long the rest takes."""
+
+    def show(self, done_bytes: int, total_bytes: int, rate: float, eta_s: float | None) -> None:
+        """The latest; the pace is the caller's, who knows what counts."""
+        if self._is_shown:
+            self._draw(total=max(1, total_bytes), completed=done_bytes, pace=pace_text(rate, eta_s))
+
+    def _columns(self) -> "Sequence[ProgressColumn]":
+        from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn
+
+        pace = TextColumn("{task.fields[pace]}")
+        return TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), DownloadColumn(), pace
+
+
+class RunBar(_Bar):
+    """How much of a run's time is over, and what has come of it so far."""
+
+    def __init__(self, total_s: float, *, is_shown: bool | None = None) -> None:
+        super().__init__("", is_shown=is_shown)
+        self._total_s = total_s
+
+    def show(self, done_s: float, so_far: str) -> None:
+        """The latest."""
+        if self._is_shown:
+            self._draw(total=self._total_s, completed=min(done_s, self._total_s), so_far=so_far)
+
+    def _columns(self) -> "Sequence[ProgressColumn]":
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        return TextColumn("{task.fields[so_far]}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+
+
+def pace_text(rate: float, eta_s: float | None) -> str:
+    """`12.5 MB/s, 3 min 20 s left`; without what nobody knows."""
+    if eta_s is None:
+        return "nothing is copied at the moment"
+    return f"{bytes_text(rate)}/s, {seconds_text(eta_s)} left"
+
+
+def bytes_text(count: float) -> str:
+    """In the unit that people would choose."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def seconds_text(seconds: float) -> str:
+    """In the one or two units that matter."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from penstock.client import brokers, configs, groups, offsets, quorum
+from penstock.client import brokers, configs, groups, offsets, quorum, reassignments
 from penstock.client.brokers import ClusterDescription, LogDir
 from penstock.client.cluster import Cluster
 from penstock.client.configs import Change, ConfigEntry, ConfigKind
@@ -16,6 +16,7 @@ from penstock.client.groups import GroupDescription, GroupListing
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Isolation, OffsetAt, refusal
 from penstock.client.quorum import QuorumDescription
+from penstock.client.reassignments import Moving
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -220,6 +221,12 @@ class Admin:
         """Settings of a topic, a broker (by its id) or a group."""
         return await configs.describe_configs(self.cluster, kind, name, names=names, timeout_ms=timeout_ms)
 
+    async def describe_topic_configs(
+        self, topics: Sequence[str], *, names: Sequence[str] | None = None, timeout_ms: int | None = None
+    ) -> dict[str, dict[str, ConfigEntry]]:
+        """Settings of many topics at once."""
+        return await configs.describe_topic_configs(self.cluster, topics, names=names, timeout_ms=timeout_ms)
+
     async def alter_configs(
         self,
         kind: ConfigKind,
@@ -278,6 +285,18 @@ class Admin:
     ) -> dict[int, list[LogDir]]:
         """The data directories of brokers (of all, if none are named), and the replicas of all or some partitions."""
         return await brokers.log_dirs(self.cluster, node_ids, partitions=partitions, timeout_ms=timeout_ms)
+
+    # --- moves
+
+    async def list_reassignments(self, *, timeout_ms: int | None = None) -> list[Moving]:
+        """Partitions that are on the move."""
+        return await reassignments.list_reassignments(self.cluster, timeout_ms=timeout_ms)
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, Refused | None]:
+        """Lets partitions move to brokers, the preferred leader first; None ends a move where it began."""
+        return await reassignments.alter_reassignments(self.cluster, targets, timeout_ms=timeout_ms)
 
     # --- groups
 

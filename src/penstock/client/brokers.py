@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.client.cluster import Cluster
-from penstock.client.errors import Unsupported, check
+from penstock.client.connection import BrokerConnection
+from penstock.client.errors import ClientError, Unsupported, check
 from penstock.client.metadata import Broker, TopicPartition
 from penstock.client.offsets import by_topic
 from penstock.model.errors import ErrorCode
@@ -16,6 +17,8 @@ from penstock.wire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
 )
 
+_FIRST_WITH_FENCED = 2
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
@@ -24,6 +27,8 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: int
     brokers: tuple[Broker, ...]
+    fenced: tuple[Broker, ...] = ()
+    """Those that are registered and not let in, because they are down or not ready; old brokers do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +44,32 @@ class LogDir:
 
 async def describe_cluster(cluster: Cluster, *, timeout_ms: int | None = None) -> ClusterDescription:
     """The brokers that are there now."""
-    try:
-        response = await cluster.ask_any(
-            DescribeClusterRequest(include_cluster_authorized_operations=False),
-            DescribeClusterResponse,
-            timeout_ms=timeout_ms,
-        )
-    except Unsupported:  # brokers before 2.8
-        await cluster.refresh(timeout_ms=timeout_ms)
-        view = cluster.view
-        return ClusterDescription(view.cluster_id, view.controller_id, tuple(view.brokers.values()))
+    retry = cluster.retry(timeout_ms)
+    while True:
+        try:
+            response = await _ask_for_cluster(await cluster.any_connection())
+        except Unsupported:  # brokers before 2.8
+            await cluster.refresh(timeout_ms=retry.left_ms)
+            view = cluster.view
+            return ClusterDescription(view.cluster_id, view.controller_id, tuple(view.brokers.values()))
+        except ClientError as error:
+            await retry.after(error)
+        else:
+            break
     check(response.error_code, response.error_message)
-    brokers = tuple(Broker(each.broker_id, each.host, each.port, each.rack) for each in response.brokers)
-    return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+    found = [(Broker(each.broker_id, each.host, each.port, each.rack), each.is_fenced) for each in response.brokers]
+    return ClusterDescription(
+        response.cluster_id,
+        response.controller_id,
+        tuple(broker for broker, is_fenced in found if not is_fenced),
+        tuple(broker for broker, is_fenced in found if is_fenced),
+    )
+
+
+async def _ask_for_cluster(connection: BrokerConnection) -> DescribeClusterResponse:
+    tells_fenced = connection.version_for(DescribeClusterRequest) >= _FIRST_WITH_FENCED
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=tells_fenced)
+    return await connection.ask(request, DescribeClusterResponse)
 
 
 async def log_dirs(
@@ -86,6 +104,18 @@ async def _log_dirs_of(
         timeout_ms=timeout_ms,
     )
     check(response.error_code, None, f"broker {node_id}")
+    return _log_dirs(response)
+
+
+async def log_dirs_at(cluster: Cluster, broker: Broker) -> list[LogDir]:
+    """The data directories of a broker without what lies in them; also of one that is not let in. Asked once."""
+    connection = await cluster.connection_to(broker.address)
+    response = await connection.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
+    check(response.error_code, None, f"broker {broker.node_id}")
+    return _log_dirs(response)
+
+
+def _log_dirs(response: DescribeLogDirsResponse) -> list[LogDir]:
     return [
         LogDir(
             each.log_dir,

@@ -67,6 +67,7 @@ class Client:
         tls: "SSLContext | None" = None,
         ports: ClientPorts | None = None,
         timeout_ms: int = 60_000,
+        connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         producer: Mapping[str, Any] | None = None,
     ) -> None:
@@ -81,6 +82,7 @@ class Client:
             client_id=client_id,
             login=login,
             timeout_ms=timeout_ms,
+            connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
         )
         self.admin = Admin(self.cluster)

@@ -93,6 +93,10 @@ class Cluster:
         except Unreachable as error:
             raise self._with_hint(broker.address, error) from error
 
+    async def connection_to(self, address: Address) -> BrokerConnection:
+        """A connection to whoever is there, known as a broker or not."""
+        return await self._pool.connection(address)
+
     async def any_connection(self, lane: str = "") -> BrokerConnection:
         """A connection to whichever broker is nearest at hand: an open one, a known one, one of the bootstrap list."""
         known = [broker.address for broker in self.view.brokers.values()]

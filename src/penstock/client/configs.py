@@ -11,6 +11,7 @@ from penstock.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from penstock.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -83,11 +84,8 @@ async def describe_configs(
     timeout_ms: int | None = None,
 ) -> dict[str, ConfigEntry]:
     """The settings (or only those with these names), by name."""
-    request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=names)]
-    )
     response = await cluster.ask_checked(
-        request,
+        _question(kind, [name], names),
         DescribeConfigsResponse,
         lambda answer: [each.error_code for each in answer.results if each.error_code is not ErrorCode.NONE],
         node_id=lambda: _home(kind, name),
@@ -95,6 +93,28 @@ async def describe_configs(
     )
     (result,) = response.results
     check(result.error_code, result.error_message, f"{kind.name.lower()} {name}")
+    return _entries(result)
+
+
+async def describe_topic_configs(
+    cluster: Cluster, topics: Sequence[str], *, names: Sequence[str] | None = None, timeout_ms: int | None = None
+) -> dict[str, dict[str, ConfigEntry]]:
+    """The settings of many topics at once; those that are gone meanwhile are left out."""
+    request = _question(ConfigKind.TOPIC, topics, names)
+    response = await cluster.ask_any(request, DescribeConfigsResponse, timeout_ms=timeout_ms)
+    return {each.resource_name: _entries(each) for each in response.results if each.error_code is ErrorCode.NONE}
+
+
+def _question(kind: ConfigKind, subjects: Sequence[str], names: Sequence[str] | None) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=each, configuration_keys=names)
+            for each in subjects
+        ]
+    )
+
+
+def _entries(result: DescribeConfigsResult) -> dict[str, ConfigEntry]:
     entries = [
         ConfigEntry(
             each.name,

@@ -1,0 +1,195 @@
+"""What is wrong with a cluster, in sentences, and what to do about it: a function of what it says of itself."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from penstock.cli.checkups import room_finding
+from penstock.cli.cluster_state import ClusterState, lacking
+from penstock.client.errors import ClientError, Unsupported
+from penstock.client.metadata import Partition, TopicPartition
+from penstock.client.quorum import QuorumDescription, QuorumReplica
+from penstock.model.errors import ErrorCode
+from penstock.model.findings import Finding, well, wrong
+
+SILENT_MS_MAX = 5_000
+"""A replica of the metadata log fetches at least twice a second."""
+NAMES_MAX = 5
+START = "start its process again and look at its log for why it ended"
+Named = tuple[str, Partition]
+
+
+def health_findings(state: ClusterState, start: str = START) -> list[Finding]:
+    """All of them, what is well, too; `start` is how a broker that is down is brought back."""
+    return [
+        *_controllers(state),
+        *_brokers(state, start),
+        *_offline(state, start),
+        *_partitions(state, start),
+        _moving(state),
+        *_disks(state),
+    ]
+
+
+# --- controllers ------------------------------------------------------------------------------------------------------
+
+
+def _controllers(state: ClusterState) -> Iterator[Finding]:
+    quorum = state.quorum
+    if quorum is None or isinstance(quorum, Unsupported):
+        yield well("controller", "this cluster does not tell of its controllers")
+    elif isinstance(quorum, ClientError):
+        text = f"no controller is active, so no topic is made, no leader elected, no broker let in ({quorum})"
+        yield wrong("controller", text, "start controllers that are down: more than half of them must run")
+    else:
+        yield from _quorum(quorum, state)
+
+
+def _quorum(quorum: QuorumDescription, state: ClusterState) -> Iterator[Finding]:
+    silent = [each for each in quorum.voters if _is_silent(each, quorum)]
+    count = len(quorum.voters)
+    if not silent:
+        yield well(
+            "controller", f"controller {quorum.leader_id} leads, and {_all_of(count, 'voter')} keep{_s(count)} up"
+        )
+    else:
+        spare = count - len(silent) - (count // 2 + 1)
+        rest = f"{spare} more may fail" if spare > 0 else "if one more fails, nothing can be decided any more"
+        names = _numbers("controller", [each.node_id for each in silent])
+        text = f"{names} of {count} {_is(silent)} not heard by controller {quorum.leader_id}, which leads: {rest}"
+        yield wrong("controller", text, "start what is down; `penstock quorum` shows how far each is")
+    late = [each.node_id for each in quorum.observers if each.node_id in state.brokers and _is_silent(each, quorum)]
+    if late:
+        text = f"{_numbers('broker', late)} {_is(late)} let in, but did not follow the metadata for {SILENT_MS_MAX} ms"
+        yield wrong("controller", text, "look whether it reaches the controllers, and at its log")
+
+
+def _is_silent(replica: QuorumReplica, quorum: QuorumDescription) -> bool:
+    """By the leader's clock: it is heard by itself at all times."""
+    now_ms = max(each.last_fetch_ms for each in quorum.voters)
+    return replica.node_id != quorum.leader_id and replica.last_fetch_ms < now_ms - SILENT_MS_MAX
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+
+def _brokers(state: ClusterState, start: str) -> Iterator[Finding]:
+    for node_id in state.missing:
+        if isinstance(state.log_dirs.get(node_id), list):
+            text = f"broker {node_id} runs, but leads nothing: fenced, since its disk is full or it is not ready yet"
+            yield wrong("broker", text, "see to its disk, as told below, and look at its log; it comes back by itself")
+        elif node_id in state.fenced:
+            yield wrong("broker", f"broker {node_id} is down, and fenced", start)
+        else:
+            yield wrong("broker", f"broker {node_id} is not there, and has replicas", start)
+    silent = [each for each in state.brokers if isinstance(state.log_dirs.get(each), ClientError)]
+    for node_id in silent:
+        place = state.brokers[node_id].address
+        text = f"broker {node_id} is let in, but does not answer at {place}: {state.log_dirs[node_id]}"
+        yield wrong("broker", text, "if that goes on, restart it; or let advertised.listeners lead here")
+    if not state.missing and not silent:
+        count = len(state.brokers)
+        yield well("broker", f"{_all_of(count, 'broker')} {'are' if count != 1 else 'is'} there")
+
+
+def _disks(state: ClusterState) -> Iterator[Finding]:
+    for node_id, said in state.log_dirs.items():
+        for each in () if isinstance(said, ClientError) else said:
+            place = f"{each.path} of broker {node_id}"
+            if each.error is not ErrorCode.NONE:
+                fix = "look at the broker's log for the error, mend the disk, and restart the broker"
+                yield wrong("disk", f"{place} is offline: {each.error.name}", fix)
+            elif each.usable_bytes >= 0:
+                yield room_finding("disk", each.usable_bytes, each.total_bytes, place)
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+def _is_led(partition: Partition, state: ClusterState) -> bool:
+    return partition.leader in state.brokers
+
+
+def _offline(state: ClusterState, start: str) -> Iterator[Finding]:
+    offline = [named for named in state.partitions() if not _is_led(named[1], state)]
+    if not offline:
+        yield well("offline", "every partition has a leader")
+        return
+    down = sorted({each for _, part in offline for each in part.replicas if each not in state.brokers})
+    fix = (
+        f"{_numbers('broker', down)} {'have' if len(down) > 1 else 'has'} them: {start}"
+        if down
+        else ("the brokers that have them are there: look at their logs for why none of them leads")
+    )
+    last = "; only if their data is gone: kafka-leader-election --election-type unclean, which loses records"
+    text = f"{_count(offline, 'partition')} can be neither written nor read: {_names(offline)}"
+    yield wrong("offline", text, fix + last)
+
+
+def _partitions(state: ClusterState, start: str) -> Iterator[Finding]:
+    adding = state.adding()
+    led = [(topic, part) for topic, part in state.partitions() if _is_led(part, state)]
+    below = [
+        named for named in led if len(named[1].isr) < min(state.in_sync_min.get(named[0], 1), len(named[1].replicas))
+    ]
+    if below:
+        text = (
+            f"{_count(below, 'partition')} refuse{_s(len(below))} acks=all, with fewer in sync than min.insync.replicas"
+        )
+        yield wrong(
+            "in-sync", f"{text}: {_names(below)}", "bring back who is missing, as told here; do not lower the setting"
+        )
+    by_broker: dict[int, list[Named]] = {}
+    for topic, part in led:
+        for node_id in lacking(part, adding.get(TopicPartition(topic, part.index), ())):
+            by_broker.setdefault(node_id, []).append((topic, part))
+    for node_id, behind in sorted(by_broker.items()):
+        text = f"{_count(behind, 'partition')} {_is(behind)} behind on broker {node_id}: {_names(behind)}"
+        slow = "it is there, and catches up by itself; if that takes long, look at its log, its disk and its network"
+        yield wrong("replicas", text, start if node_id not in state.brokers else slow)
+    if not below and not by_broker:
+        yield well("replicas", "every replica is in sync")
+
+
+def _moving(state: ClusterState) -> Finding:
+    if isinstance(state.moving, ClientError):
+        text = f"whether partitions move is not known: {state.moving}"
+        if isinstance(state.moving, Unsupported) or isinstance(state.quorum, ClientError):
+            return well("moves", text)
+        return wrong(
+            "moves", text, "look again in a moment; if that stays so, look at the log of the active controller"
+        )
+    if state.moving:
+        count = len(state.moving)
+        return well(
+            "moves", f"{_count(state.moving, 'partition')} move{_s(count)}; `penstock reassign status` tells how far"
+        )
+    return well("moves", "no partition moves")
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _names(partitions: Iterable[Named]) -> str:
+    names = [f"{topic}[{part.index}]" for topic, part in partitions]
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return ", ".join(names[:NAMES_MAX]) + more
+
+
+def _numbers(noun: str, numbers: Sequence[int]) -> str:
+    return f"{noun}{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
+
+
+def _count(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
+
+
+def _all_of(count: int, noun: str) -> str:
+    return f"all {count} {noun}s" if count != 1 else f"1 {noun}"
+
+
+def _is(things: Sequence[object]) -> str:
+    return "is" if len(things) == 1 else "are"
+
+
+def _s(count: int) -> str:
+    """Of a verb."""
+    return "s" if count == 1 else ""
