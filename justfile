@@ -42,6 +42,7 @@ bench:
 # Penstock beside Apache Kafka; rows can be recorded in several runs: ./dev side-by-side --rows produce-1,small --record
 side-by-side *arguments: _bench-tools
     python -m benchmarks.side_by_side {{ arguments }}
+    python -m docs.pages
 
 # the Spark source beside Spark's Kafka connector; rows can be recorded in several runs: ./dev spark-bench --rows read --record
 spark-bench *arguments:
@@ -50,12 +51,13 @@ spark-bench *arguments:
 # how cost grows with partitions, connections, topics and sizes: ./dev growth --series partitions --record
 growth *arguments: _bench-tools
     python -m benchmarks.side_by_side.growth {{ arguments }}
+    python -m docs.pages
 
 # charts and profiles, which no check needs
 _bench-tools:
     python -c "import matplotlib" 2>/dev/null || python -m pip install --quiet --disable-pip-version-check --group bench
 
-# docs/protocol.md and docs/configuration.md, made from the code; and the pictures
+# docs/protocol.md, docs/configuration.md and docs/scale.md, made from the code and from docs/results; and the pictures
 pages:
     python -m docs.pages
 
@@ -66,6 +68,11 @@ power-cuts *arguments:
 # kills and power cuts of the real server under librdkafka's load; adds to docs/results/crashes.md (20 minutes)
 crashes *arguments:
     python -m tests.system.crash --record {{ arguments }}
+
+# many partitions on three brokers, one of which is killed; adds to docs/results/density.md (5 minutes)
+density *arguments:
+    python -m tests.system.density --record {{ arguments }}
+    python -m docs.pages
 
 # kills of drivers, executors, Workers and brokers under a lake, and zombies; adds to docs/results/lake-kills.md
 lake-kills *arguments:
@@ -96,6 +103,10 @@ simulate-node first="0" end="10000":
 simulate-cluster count="10000" *arguments:
     python -m tests.simulation.cluster next {{ count }} --record {{ arguments }}
 
+# a copy of this project in which these worlds run almost twice as fast
+compiled-worlds directory:
+    python -m tests.simulation.compiled {{ directory }}
+
 # the same of raft cores alone; adds to docs/results/raft-simulation.md
 simulate-raft count="10000" *arguments:
     python -m tests.simulation.raft next {{ count }} --record {{ arguments }}
@@ -115,6 +126,17 @@ simulate-servers count="200" *arguments:
 # kills and power cuts of real controllers under topic churn; adds to docs/results/quorum-kills.md (10 minutes)
 quorum-kills *arguments:
     python -m tests.system.quorum_kills --record {{ arguments }}
+
+# how long nobody can change the cluster after its controller was killed, beside Apache Kafka; writes
+# docs/results/controller-failover.md (8 minutes)
+controller-failover *arguments:
+    python -m tests.system.controller_failover --record {{ arguments }}
+    python -m docs.pages
+
+# kills, power cuts, network cuts, pauses and rolling restarts of real nodes with replicas, under load: say how many of each;
+# adds to docs/results/cluster-faults.md
+cluster-faults *arguments:
+    python -m tests.system.cluster_faults --record {{ arguments }}
 
 # raft with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/raft-mutants.md
 raft-mutants *arguments:
@@ -141,9 +163,15 @@ controller-mutants *arguments:
 balance *arguments:
     python -m tests.simulation.balance --record {{ arguments }}
 
+# a hundred simulated brokers on a quorum, with 100,000 partitions; adds to docs/results/big-cluster.md (3 minutes)
+big-cluster *arguments:
+    python -m tests.simulation.big_cluster --record {{ arguments }}
+    python -m docs.pages
+
 # a million partitions in one controller; writes docs/results/controller-scale.md
 controller-scale *arguments:
     python -m benchmarks.micro.bench_controller --record {{ arguments }}
+    python -m docs.pages
 
 # a million hostile inputs for one fuzz target; adds to docs/results/fuzz.md
 fuzz target runs="1000000":
@@ -154,7 +182,7 @@ compatibility *arguments:
     python -m pytest -q -n 2 --dist loadgroup --record-compatibility tests/compatibility/test_client_matrix.py {{ arguments }}
 
 # what CI runs: the same checks, strangers, and a short fuzz of every target; ends with pytest's closing line
-ci: lint types layers (test "-q" "-n" "2")
+ci: lint types layers (test "-q" "-n" "3")
 
 # the notes for the next release, from changes/
 notes:

@@ -68,6 +68,8 @@ class Broker(ABC):
     """From the birth of the process to its first useful answer."""
     was_warmed: bool = False
     """Whether this process has had its first long warm-up."""
+    is_jvm: bool = False
+    """Whether it gets faster for a minute."""
 
     def __init__(self, directory: Path, cpus: Sequence[int]) -> None:
         self.directory = directory
@@ -91,6 +93,11 @@ class Broker(ABC):
     @abstractmethod
     def pid(self) -> int:
         """The process."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """All its processes, but for their children."""
+        return (self.pid,)
 
     @abstractmethod
     def start(self) -> None:
@@ -197,6 +204,7 @@ class Kafka(Broker):
 
     name = "kafka"
     version = "Apache Kafka"
+    is_jvm = True
 
     def __init__(self, directory: Path, cpus: Sequence[int], settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, cpus)
@@ -218,8 +226,13 @@ class Kafka(Broker):
         with pinned(self.cpus):
             self._node.start()
         self.ready_s = machine.age_s(self.pid)
+        self.version = self.known_version()
+
+    @staticmethod
+    def known_version() -> str:
+        """Of the artifacts that Maven has."""
         (jar,) = (Path(ROOT) / "tests/compatibility/kafka/target/lib").glob("kafka-clients-*.jar")
-        self.version = f"Apache Kafka {jar.stem.removeprefix('kafka-clients-')}"
+        return f"Apache Kafka {jar.stem.removeprefix('kafka-clients-')}"
 
     def stop(self) -> None:
         self._node.stop()

@@ -13,13 +13,26 @@ COLOURS = {
     "penstock-full": "#a9d0f5",
     "kafka": "#444444",
     "kafka-flush": "#999999",
+    "penstock-3": "#5aa9e6",
+    "penstock-3-sync": "#1b6ca8",
+    "kafka-3": "#444444",
+    "kafka-3-flush": "#999999",
     "bare": "#d9a441",
     "bare-sync": "#f0d9a0",
 }
-PRODUCING = ("produce-1", "produce-16", "produce-cores", "everyday-raw", "java", "librdkafka", "everyday-max")
+PRODUCING = (
+    "produce-1",
+    "produce-16",
+    "produce-cores",
+    "everyday-raw",
+    "java",
+    "librdkafka",
+    "everyday-max",
+    "replicated",
+)
 SMALL = ("small", "small-16")
 READING = ("consume-1", "consume-16", "cold-replay")
-LATENCY = ("latency", "latency-synced", "steady", "everyday")
+LATENCY = ("latency", "latency-synced", "steady", "everyday", "replicated-paced")
 
 
 class Picture:

@@ -121,8 +121,9 @@ def run(job: Job) -> dict[str, object]:
     pipes = {}
     poll = select.epoll()
     for number in range(job.connections):
-        frames = [produce_request(topic_id, each, batch.data) for topic_id, each in _places(job, number)]
-        pipe = Pipe(job.address, frames, job.in_flight, job.requests_max // job.connections or sys.maxsize)
+        address, share, place = job.at_place(number)
+        frames = [produce_request(topic_id, each, batch.data) for topic_id, each in _places(share, place)]
+        pipe = Pipe(address, frames, job.in_flight, job.requests_max // job.connections or sys.maxsize)
         pipes[pipe.socket.fileno()] = pipe
         poll.register(pipe.socket.fileno(), select.EPOLLIN)
         if job.connections > CONNECTIONS_AT_ONCE:

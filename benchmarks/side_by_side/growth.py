@@ -201,7 +201,7 @@ def measure(point: Point, place: Place, settings: Mapping[str, str], conditions:
     broker, partitions = place.broker, point.work.partitions
     load = Load([("generator", _job(point, place))], conditions.cores.load)
     with churning(broker, {**settings, **(point.settings or {})}) if point.churns else _still() as churned:
-        begin, end = watched(load, broker.pid, conditions)
+        begin, end = watched(load, broker, conditions)
         results = load.results()
     place.acknowledged += results[0]["acknowledged"]
     stored = sum(broker.end(each, partitions) for each in place.topics[1:])

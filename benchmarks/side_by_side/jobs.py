@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
 from benchmarks.side_by_side.machine import ROOT, pinned
@@ -74,6 +74,15 @@ class Job:
         """From text."""
         fields = json.loads(text)
         return cls(**{**fields, "window": Window(**fields["window"])})
+
+    def at_place(self, connection: int) -> "tuple[str, Job, int]":
+        """Where a connection goes, what it is told there, and its number there; several brokers take turns."""
+        places = self.settings.get("places")
+        if not places:
+            return self.address, self, connection
+        address, topic_id = places[connection % len(places)]
+        share = replace(self, topic_id=topic_id, connections=self.connections // len(places))
+        return address, share, connection // len(places)
 
     @property
     def kind_of_codec(self) -> Codec:

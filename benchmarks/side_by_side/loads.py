@@ -121,7 +121,7 @@ class Produce(Work):
                 [("generator", self.job(broker, topic, connections=each)) for each in shares],
                 conditions.cores.load,
             )
-            begin, end = watched(load, broker.pid, conditions)
+            begin, end = watched(load, broker, conditions)
             results = load.results()
             check_count(broker, topic, self.partitions, sum(each["acknowledged"] for each in results))
             return figures(broker, conditions.seconds, begin, end, results)
@@ -159,7 +159,7 @@ class Consume(Work):
         topic = self.topic(broker, settings, conditions)
         job = self.writing.job(broker, topic, connections=self.connections, fetch_bytes=self.fetch_bytes)
         load = Load([("reader", job)], conditions.cores.load)
-        begin, end = watched(load, broker.pid, conditions)
+        begin, end = watched(load, broker, conditions)
         return figures(broker, conditions.seconds, begin, end, load.results())
 
     def forget(self) -> None:
@@ -207,7 +207,7 @@ class Latency(Produce):
             follows = self._follows(broker)
             job = self.job(broker, topic, rate=self.rate, follows=follows, fetch_bytes=256 * 1024)
             load = Load([("pacer", job)], conditions.cores.load)
-            begin, end = watched(load, broker.pid, conditions)
+            begin, end = watched(load, broker, conditions)
             results = load.results()
             check_count(broker, topic, self.partitions, results[0]["acknowledged"])
             found = figures(broker, conditions.seconds, begin, end, results)
@@ -240,7 +240,7 @@ class ColdReplay(Work):
             )
             pace = self._paced.job(broker, topic, rate=self.rate)
             load = Load([("reader", replay), ("pacer", pace)], conditions.cores.load)
-            begin, end = watched(load, broker.pid, conditions)
+            begin, end = watched(load, broker, conditions)
             read, paced = load.results()
             check_count(broker, topic, self._paced.partitions, paced["acknowledged"])
             found = figures(broker, read["seconds"], begin, end, [read])
@@ -272,7 +272,7 @@ class Everyday(Produce):
             writing = self.job(broker, topic, settings={"spreads": True})
             reading = self.job(broker, topic, connections=self.readers, settings={"tails": True})
             load = Load([("generator", writing), ("reader", reading)], conditions.cores.load)
-            begin, end = watched(load, broker.pid, conditions)
+            begin, end = watched(load, broker, conditions)
             written, read = load.results()
             check_count(broker, topic, self.partitions, written["acknowledged"])
             found = figures(broker, conditions.seconds, begin, end, [written])
@@ -351,7 +351,7 @@ class Clients(Work):
         while time.monotonic() < deadline_s and not load.has_failed:
             stored = broker.end(topic, self.partitions)
             if stored >= wanted:
-                return machine.sample(broker.pid), stored
+                return machine.sample(*broker.pids), stored
             time.sleep(0.02)
         load.results()
         raise WrongCount(f"{broker.name} has {stored} of {wanted} records after {CLIENTS_S_MAX:.0f} s")
@@ -402,14 +402,14 @@ def fill(broker: Broker, topic: Topic, writing: Produce, size_bytes: int, condit
     os.sync()
 
 
-def watched(load: Load, pid: int, conditions: Conditions) -> tuple[Sample, Sample]:
+def watched(load: Load, broker: Broker, conditions: Conditions) -> tuple[Sample, Sample]:
     """Lets the load begin; what the broker had used when it began and when it ended."""
     window = load.begin(conditions.lead_s, conditions.seconds)
     found = []
     try:
         for moment_s in (window.begin_s, window.end_s):
             time.sleep(max(0.0, moment_s - time.monotonic()))
-            found.append(machine.sample(pid))
+            found.append(machine.sample(*broker.pids))
     except BaseException:
         load.stop()
         raise
@@ -435,7 +435,7 @@ def figures(
     broker_cpu = (end.cpu_s - begin.cpu_s) / watched_s
     load_cpu = sum(each["cpu"] for each in results)
     machine_busy = (end.machine_busy_s - begin.machine_busy_s) / watched_s
-    peak, now = machine.resident_bytes(broker.pid)
+    peak, now = machine.resident_bytes(*broker.pids)
     found: Figures = {
         "mb_s": value_bytes / seconds / MB,
         "records_s": sum(each["records"] for each in results) / seconds,

@@ -54,9 +54,9 @@ class Sample(NamedTuple):
     """All processes on all cores together: what is more than ours was somebody else."""
 
 
-def sample(pid: int) -> Sample:
-    """Now."""
-    members = [pid, *_descendants(pid)]
+def sample(*pids: int) -> Sample:
+    """Of these processes together, now."""
+    members = [each for pid in pids for each in (pid, *_descendants(pid))]
     cpu_s = sum(_cpu_s(each) for each in members)
     return Sample(time.monotonic(), cpu_s, sum(_disk_read_bytes(each) for each in members), _busy_s())
 
@@ -66,10 +66,10 @@ def cpu_seconds(pid: int) -> float:
     return sum(_cpu_s(each) for each in (pid, *_descendants(pid)))
 
 
-def resident_bytes(pid: int) -> tuple[int, int]:
-    """Memory at its peak and now."""
+def resident_bytes(*pids: int) -> tuple[int, int]:
+    """Memory at its peak and now, of these processes together."""
     peak = now = 0
-    for each in (pid, *_descendants(pid)):
+    for each in [member for pid in pids for member in (pid, *_descendants(pid))]:
         for line in _read(f"/proc/{each}/status").splitlines():
             if line.startswith("VmHWM:"):
                 peak += int(line.split()[1]) * 1024

@@ -59,11 +59,12 @@ class Paced:
         self.job = job
         self.batch = batch_of(job)
         assert not job.follows or self.batch.records == 1, "an offset must be a request"
-        topic_id = bytes.fromhex(job.topic_id)
-        self.pipes = [
-            PacedPipe(job.address, produce_request(topic_id, number % job.partitions, self.batch.data))
-            for number in range(job.connections)
-        ]
+        self.pipes = []
+        for number in range(job.connections):
+            address, share, place = job.at_place(number)
+            topic_id = bytes.fromhex(share.topic_id)
+            frame = produce_request(topic_id, place % job.partitions, self.batch.data)
+            self.pipes.append(PacedPipe(address, frame))
         self.due_ns: list[array[int]] = [array("q") for _ in range(job.partitions)]
         assert not job.follows or job.partitions == job.connections, "a partition must have one writer"
         readers = min(FOLLOWERS, job.partitions) if job.follows else 0

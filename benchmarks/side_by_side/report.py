@@ -53,6 +53,9 @@ Penstock, Apache Kafka and a bare loop on one machine, under the same load, on l
 - **Durability.** By default Penstock acknowledges what is on stable storage, Kafka what is in the page cache. So
   rows come in pairs: defaults against defaults, and the same durability on both sides. Penstock checks header and
   checksum of a batch; Kafka also opens every record, and so does Penstock where it says so.
+- **Three brokers**, each of them controller, too, share the machine's cores with the load; their CPU and memory are
+  those of all three. Each leads a third of the partitions, of which all have three replicas, two of which must be in
+  sync. From stable storage means: a record is synced on every replica in sync before it is acknowledged.
 - **The bare loop** receives, checks the CRC, writes, and answers with a fixed frame; it reads by sendfile. It is no
   broker: it shows how far the machine goes in one Python loop.
 """

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from benchmarks.side_by_side.loads import Clients, ColdReplay, Consume, Everyday, Latency, Produce, Work
+from benchmarks.side_by_side.replicated import Replicated, ReplicatedPaced
 
 
 class Contender(NamedTuple):
@@ -30,6 +31,12 @@ CONTENDERS: Mapping[str, Contender] = {
         "Penstock, page cache, opens every record",
     ),
     "kafka-flush": Contender("kafka", {"flush.messages": "1"}, "Kafka, syncs every ack"),
+    "penstock-3": Contender("penstock-trio", {"durability": "replicated"}, "Three Penstock brokers, page cache"),
+    "kafka-3": Contender("kafka-trio", {}, "Three Kafka brokers, defaults (page cache)"),
+    "penstock-3-sync": Contender("penstock-trio", {}, "Three Penstock brokers, defaults (every ack is synced on all)"),
+    "kafka-3-flush": Contender(
+        "kafka-trio", {"flush.messages": "1"}, "Three Kafka brokers, every ack is synced on all"
+    ),
     "bare": Contender("bare", {}, "bare loop"),
     "bare-sync": Contender("bare", {"sync": "1"}, "bare loop, syncs every ack"),
 }
@@ -39,6 +46,8 @@ PAIRS = (
     ("Same durability: page cache", "penstock-replicated", "kafka"),
     ("Same durability, every record opened", "penstock-full", "kafka"),
     ("Same durability: stable storage", "penstock", "kafka-flush"),
+    ("Three brokers, three replicas, acks=all: page cache", "penstock-3", "kafka-3"),
+    ("Three brokers, three replicas, acks=all: stable storage", "penstock-3-sync", "kafka-3-flush"),
 )
 
 WRITERS = ("penstock", "kafka", "penstock-replicated", "kafka-flush", "penstock-full", "bare", "bare-sync")
@@ -57,6 +66,7 @@ class Row:
     """Whether brokers may use all cores, those of the load included."""
 
 
+TRIOS = ("penstock-3", "kafka-3", "penstock-3-sync", "kafka-3-flush")
 CLIENTS = ("penstock", "kafka", "penstock-replicated", "kafka-flush")
 STEADY_BYTES_S = 50e6
 EVERYDAY = "1 KB of JSON, lz4, linger 5 ms"
@@ -173,6 +183,20 @@ ROWS: Mapping[str, Row] = {
                 connections=20, partitions=50, record_bytes=1000, batch_bytes=16 * 1024, codec="lz4", values="json"
             ),
             CLIENTS,
+        ),
+        Row(
+            "replicated",
+            "three brokers on all cores: 100-byte records in 64 KiB batches, 6 connections → 6 partitions",
+            lambda: Replicated(connections=2, partitions=2),
+            TRIOS,
+            is_on_all_cores=True,
+        ),
+        Row(
+            "replicated-paced",
+            "three brokers: the same in batches of 16 KiB, paced at half of the slowest one's most",
+            lambda: ReplicatedPaced(connections=2, partitions=2, batch_bytes=16 * 1024),
+            TRIOS,
+            is_on_all_cores=True,
         ),
     )
 }

@@ -15,13 +15,14 @@ from benchmarks.side_by_side.brokers import BareLimit, Broker, Kafka, Penstock
 from benchmarks.side_by_side.loads import Conditions, Figures
 from benchmarks.side_by_side.profiling import Profiler
 from benchmarks.side_by_side.rows import CONTENDERS, Row
+from benchmarks.side_by_side.trios import KafkaTrio, PenstockTrio
 
 WARM_OTHERS_S_MAX = 5.0
 """Only a JVM gets faster for a minute."""
 WARM_AGAIN_S_MAX = 15.0
 """A JVM that has had its minute needs less for each further load."""
 
-KINDS: Mapping[str, type[Broker]] = {"penstock": Penstock, "kafka": Kafka, "bare": BareLimit}
+KINDS: Mapping[str, type[Broker]] = {each.name: each for each in (Penstock, Kafka, BareLimit, PenstockTrio, KafkaTrio)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ def run_row(row: Row, brokers: Mapping[str, Broker], plan: Plan, told: Told) -> 
             for name in names:
                 contender = CONTENDERS[name]
                 broker = brokers[contender.broker]
-                profiler = Profiler(plan.profile if contender.broker == "penstock" else None, f"{row.name}-{name}")
+                folder = plan.profile if contender.broker.startswith("penstock") else None
+                profiler = Profiler(folder, f"{row.name}-{name}")
                 begun_s = time.monotonic()
                 with profiler.around(broker, plan.conditions):
                     figures = work.measure(broker, contender.settings, plan.conditions)
@@ -115,6 +117,6 @@ def _warm(name: str, brokers: Mapping[str, Broker], plan: Plan, measure: Callabl
 
 def warming_s(broker: Broker, plan: Plan) -> float:
     """How long a broker is warmed under the load that comes next."""
-    if broker.name != "kafka":
+    if not broker.is_jvm:
         return min(plan.warm_s, WARM_OTHERS_S_MAX)
     return min(plan.warm_s, WARM_AGAIN_S_MAX) if broker.was_warmed else plan.warm_s

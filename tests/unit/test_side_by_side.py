@@ -14,13 +14,15 @@ from benchmarks.side_by_side import growth, machine, report, results
 from benchmarks.side_by_side.brokers import Broker
 from benchmarks.side_by_side.frames import INT32, fill_batch, make_batch, produce_answer, produce_request
 from benchmarks.side_by_side.generator import Pipe, WrongAnswer
-from benchmarks.side_by_side.jobs import percentiles
+from benchmarks.side_by_side.jobs import Job, percentiles
 from benchmarks.side_by_side.loads import Conditions, WrongCount, check_count
 from benchmarks.side_by_side.machine import Cores
 from benchmarks.side_by_side.payload import values
 from benchmarks.side_by_side.reader import WrongData, walk
+from benchmarks.side_by_side.replicated import check_counts
 from benchmarks.side_by_side.results import CannotRecord, Spread, spread
 from benchmarks.side_by_side.running import Plan
+from benchmarks.side_by_side.trios import BROKERS, Trio
 from penstock.records.header import patch
 from tests.compatibility.raw_client import Topic
 
@@ -123,6 +125,32 @@ def test_what_is_not_in_the_log_gives_no_figure() -> None:
     check_count(broker, Topic("t", TOPIC_ID), 1, 99)
     with pytest.raises(WrongCount, match="acknowledged 100 records and has 99"):
         check_count(broker, Topic("t", TOPIC_ID), 1, 100)
+
+
+def test_a_record_that_one_of_three_brokers_lacks_is_missed() -> None:
+    class Short:
+        name = "three"
+
+        def end(self, topic: Topic, _partitions: int) -> int:
+            return 99 if topic.name == "b" else 100
+
+    topics = {leader: Topic(name, TOPIC_ID) for leader, name in zip(BROKERS, "abc", strict=True)}
+    check_counts(cast("Trio", Short()), topics, 1, 299)
+    with pytest.raises(WrongCount, match="three acknowledged"):
+        check_counts(cast("Trio", Short()), topics, 1, 300)
+
+
+def test_connections_take_turns_at_the_brokers() -> None:
+    places = [("one:1", "aa"), ("two:2", "bb"), ("three:3", "cc")]
+    job = Job("one:1", "t", "aa", 2, connections=6, settings={"places": places})
+    found = [job.at_place(number) for number in range(6)]
+    assert [(address, share.topic_id, place) for address, share, place in found] == [
+        *((address, topic_id, 0) for address, topic_id in places),
+        *((address, topic_id, 1) for address, topic_id in places),
+    ]
+    assert {share.connections for _, share, _ in found} == {2}
+    alone = Job("one:1", "t", "aa", 1)
+    assert alone.at_place(5) == ("one:1", alone, 5)
 
 
 def test_percentiles_are_not_made_up_from_too_few() -> None:

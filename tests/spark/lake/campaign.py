@@ -26,7 +26,7 @@ from random import Random
 from penstock.client.blocking import SyncClient
 from penstock.client.errors import ClientError
 from tests.spark.lake import kill_results
-from tests.spark.lake.pipelines import DEADLINE_S, Pipeline, is_bad, number_of
+from tests.spark.lake.pipelines import DEADLINE_S, KEPT, Pipeline, is_bad, number_of
 from tests.spark.standalone import StandaloneSpark
 from tests.system.victim import Victim
 
@@ -38,8 +38,6 @@ CHUNK_S = 0.1
 PAUSE_S = 2.0
 RESTARTS_MAX = 5
 EXECUTORS_S = 60.0
-KEPT = {"retention.ms": "-1"}
-"""Its times lie far back: by default the broker would delete what is to be compared in the end."""
 BATCH = "300 KB"
 SPARK = """
   master: {master}

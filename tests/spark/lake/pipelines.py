@@ -43,6 +43,8 @@ LOCAL = """
   conf: {spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}"""
 Place = tuple[int, int]
 """Partition and offset."""
+KEPT = {"retention.ms": "-1"}
+"""Its times lie far back: by default the broker would delete what is to be compared in the end."""
 
 
 @dataclass

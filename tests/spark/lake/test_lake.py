@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from penstock.client.blocking import SyncClient
 from penstock.spark.lake.compaction import NOTE
 from tests.compatibility.penstock_node import PenstockNode
-from tests.spark.lake.pipelines import DEADLINE_S, Pipeline, place
+from tests.spark.lake.pipelines import DEADLINE_S, KEPT, Pipeline, place
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).parents[3]
@@ -36,7 +36,7 @@ def lake(node: PenstockNode, tmp_path: Path) -> Iterator[Pipeline]:
     """A topic with records, and a pipeline that has not run."""
     with SyncClient(node.bootstrap) as client:
         made = Pipeline(tmp_path, node.bootstrap, f"orders-{tmp_path.name[-24:]}", client)
-        client.create_topic(made.topic, 3)
+        client.create_topic(made.topic, 3, configs=KEPT)
         made.fill(range(RECORDS))
         yield made
 
