@@ -115,8 +115,8 @@ def test_three_replicas_take_three_brokers_however_small_the_load_is() -> None:
     ("load", "hardware", "limit"),
     [
         (GIGABYTE, Hardware(), Limit.CPU),
-        (GIGABYTE, Hardware(network_bytes_s=125e6), Limit.NETWORK_OUT),
-        (replace(GIGABYTE, read_fanout=0), Hardware(network_bytes_s=125e6), Limit.NETWORK_IN),
+        (GIGABYTE, Hardware(network_bytes_s=50e6), Limit.NETWORK_OUT),
+        (replace(GIGABYTE, read_fanout=0), Hardware(network_bytes_s=50e6), Limit.NETWORK_IN),
         (GIGABYTE, Hardware(disk_write_bytes_s=100e6), Limit.DISK_PACE),
         (GIGABYTE, Hardware(disk_bytes=1e12), Limit.DISK_SPACE),
         (replace(GIGABYTE, partitions=1_000_000), Hardware(), Limit.PARTITIONS),
