@@ -38,9 +38,16 @@ def test_status_has_every_address_and_one_leader(shell: Shell) -> None:
     assert [node["quorum"] for node in nodes.values()].count("leader") == 1
     addresses = [node[name] for node in nodes.values() for name in ("address", "controller")]
     assert len(set(addresses)) == 6
-    said = json.loads(shell("quorum", "-o", "json", "-b", str(nodes[2]["address"])))
+    said = json.loads(shell("quorum", "-o", "json", *HERE))
     assert {row["node"] for row in said["replicas"]} == {1, 2, 3}
     assert nodes[said["leader"]]["quorum"] == "leader"
+
+
+def test_the_cluster_of_a_folder_needs_no_address(shell: Shell) -> None:
+    assert shell("reassign", "status", *HERE) == "No partition moves.\n"
+    said = json.loads(shell("reassign", "plan", "--to", "1,2,3", "-o", "json", *HERE))
+    assert said["moves"] == []
+    assert "penstock cluster up --dir nowhere" in shell.fails("reassign", "status", "--dir", "nowhere")
 
 
 def test_a_killed_leader_is_replaced_and_comes_back(shell: Shell) -> None:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.cluster_health import HOME, health
-from penstock.cli.cluster_restart import READY_S, DirOption, restart, stop
+from penstock.cli.cluster_health import health
+from penstock.cli.cluster_place import HOME, DirOption
+from penstock.cli.cluster_restart import READY_S, restart, stop
 from penstock.cli.cluster_watch import numbered, say, seen, wait_until_up
 from penstock.cli.failing import Failed
 from penstock.cli.help import examples

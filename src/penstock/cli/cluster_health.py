@@ -1,11 +1,11 @@
 """`penstock cluster health`: whether a cluster is well, for people, for programs, and for scripts that wait for it."""
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.cluster_place import HOME, AnyDirOption, whereabouts
 from penstock.cli.output import Output, OutputOption, show_findings
 from penstock.cli.running import BootstrapOption
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from penstock.cli.cluster_state import ClusterState
     from penstock.model.findings import Finding
 
-HOME = Path(".penstock/cluster")
 PAUSE_S = 0.5
 CONNECT_MS = 3_000
 UNREACHED = 2
@@ -23,9 +22,7 @@ UNREACHED = 2
 def health(
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
-    directory: Annotated[
-        Path, typer.Option("--dir", help="A cluster on this machine, unless -b says where another is.")
-    ] = HOME,
+    directory: AnyDirOption = HOME,
     wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds that it has to become well.")] = 0.0,
 ) -> None:
     """Tell what is wrong with a cluster, and what to do. Exit codes: 0 well, 1 something wrong, 2 nobody answers."""
@@ -37,16 +34,6 @@ def health(
             break
         time.sleep(PAUSE_S)
     show_findings(found, output, exit_code=1 if is_reached else UNREACHED)
-
-
-def whereabouts(bootstrap: str | None, directory: Path) -> "tuple[str | None, LocalCluster | None]":
-    """Where the cluster is; and its files, when it is one of this machine."""
-    from penstock.cli.cluster_nodes import LocalCluster
-
-    if bootstrap is None and (directory != HOME or (directory / "cluster.json").exists()):
-        local = LocalCluster.open(directory)
-        return local.bootstrap, local
-    return bootstrap, None
 
 
 def look(bootstrap: str | None, local: "LocalCluster | None" = None) -> "tuple[list[Finding], bool]":

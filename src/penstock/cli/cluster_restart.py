@@ -6,12 +6,12 @@ when every replica is in sync again; the active controller comes last, so that i
 
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.cluster_health import HOME, PAUSE_S, look, state_of
+from penstock.cli.cluster_health import PAUSE_S, look, state_of
+from penstock.cli.cluster_place import HOME, DirOption
 from penstock.cli.cluster_watch import numbered, say, seen, wait_until_up
 from penstock.cli.failing import Failed
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.model.findings import Finding
 
 READY_S = 60.0
-DirOption = Annotated[Path, typer.Option("--dir", help="Where the cluster's files are.")]
 
 
 def restart(

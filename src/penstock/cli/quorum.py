@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from penstock.cli.cluster_place import HOME, AnyDirOption, run_with_cluster
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show_json, show_table
-from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
+from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption
 
 if TYPE_CHECKING:
     from penstock.client.client import Client
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def quorum(
-    output: OutputOption = Output.TABLE, bootstrap: BootstrapOption = None, timeout: TimeoutOption = TIMEOUT_S
+    output: OutputOption = Output.TABLE,
+    bootstrap: BootstrapOption = None,
+    directory: AnyDirOption = HOME,
+    timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
     """Show the metadata quorum: its leader, its voters and observers, and how far behind each is."""
     import time
@@ -22,7 +26,7 @@ def quorum(
     async def work(client: "Client") -> "QuorumDescription":
         return await client.admin.describe_quorum()
 
-    found = run_with_client(bootstrap, timeout, work)
+    found = run_with_cluster(bootstrap, directory, timeout, work)
     rows = replicas(found, int(time.time() * 1000))
     if output is Output.JSON:
         show_json(
@@ -64,6 +68,10 @@ def replicas(found: "QuorumDescription", now_ms: int) -> list[dict[str, Any]]:
 
 def add_to(app: typer.Typer) -> None:
     """Makes the command known."""
-    app.command(epilog=examples("penstock quorum", "penstock quorum -o json", "penstock quorum -b localhost:19092"))(
-        quorum
-    )
+    app.command(
+        epilog=examples(
+            "penstock quorum",
+            "penstock quorum -o json --dir ./my-cluster",
+            "penstock quorum -b broker:9092",
+        )
+    )(quorum)

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.cluster_place import HOME, AnyDirOption, run_with_cluster
 from penstock.cli.failing import Failed, Misused
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show_json, show_table
-from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
+from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ def plan(
     file: Annotated[Path, typer.Option("-f", "--file", help="Where the plan goes.")] = PLAN,
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
+    directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
     """Work out which replicas have to move, and how much that copies. Nothing moves yet."""
@@ -40,7 +42,7 @@ def plan(
 
     if (to is None) == (drain is None):
         raise Misused("say where replicas shall be: --to 1,2,3, or --drain 3")
-    moves = run_with_client(bootstrap, timeout, lambda client: _planned(client, to, drain, topics))
+    moves = run_with_cluster(bootstrap, directory, timeout, lambda client: _planned(client, to, drain, topics))
     if moves:
         back = file.with_name(f"{file.stem}-before{file.suffix}")
         write_plan(file, {each.partition: each.after for each in moves})
@@ -69,6 +71,7 @@ def apply(
         typer.Option("--balance/--no-balance", help="Whether Penstock may even out by itself from now on."),
     ] = None,
     bootstrap: BootstrapOption = None,
+    directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
     """Let replicas move as planned. May be repeated: what is there already stays, what moves goes on."""
@@ -81,17 +84,18 @@ def apply(
         await _set_balance(client, is_on=balance)
         await _apply(client, wanted, rate, waits=wait)
 
-    run_with_client(bootstrap, timeout, work)
+    run_with_cluster(bootstrap, directory, timeout, work)
 
 
 def status(
     wait: Annotated[bool, typer.Option("--wait", help="Watch until everything is there.")] = False,
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
+    directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
     """Show which partitions move, how far they are, and how long the rest takes."""
-    found, pace = run_with_client(bootstrap, timeout, _watched if wait else _sampled)
+    found, pace = run_with_cluster(bootstrap, directory, timeout, _watched if wait else _sampled)
     summary = _progress(found, pace)
     if output is Output.JSON:
         show_json({**summary, "partitions": [_standing(each) for each in found]})
@@ -330,19 +334,21 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples(
             "penstock reassign plan --drain 3",
             "penstock reassign plan --to 1,2,3,4 --topic orders -f orders.json",
-            "penstock reassign plan --to 1,2,3 -o json",
+            "penstock reassign plan --to 1,2,3 -o json -b broker:9092",
         )
     )(plan)
     group.command(
         epilog=examples(
             "penstock reassign apply",
             "penstock reassign apply orders.json --throttle 20MB",
-            "penstock reassign apply orders.json --no-balance --no-wait",
+            "penstock reassign apply orders.json --no-balance --no-wait --dir ./my-cluster",
         )
     )(apply)
     group.command(
         epilog=examples(
-            "penstock reassign status", "penstock reassign status --wait", "penstock reassign status -o json"
+            "penstock reassign status",
+            "penstock reassign status --wait --dir ./my-cluster",
+            "penstock reassign status -o json -b broker:9092",
         )
     )(status)
     app.add_typer(group, name="reassign")
