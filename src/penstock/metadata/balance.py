@@ -132,7 +132,7 @@ class _Plan:
 
     def _targets(self) -> Iterator[int]:
         for number in self._staying:
-            if self._brokers[number].is_active and self._arriving[number] < self._per_broker_max:
+            if self._brokers[number].is_fit and self._arriving[number] < self._per_broker_max:
                 yield number
 
     def _is_movable(self, placed: Placed) -> bool:

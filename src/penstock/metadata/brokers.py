@@ -5,10 +5,13 @@ Departs   who leaves takes its partitions along in pieces of RECORDS_PER_STEP_MA
           in-sync replicas, and is fenced, registered anew or forgotten with the last piece. A registration or
           unregistration that is not through with that answers REQUEST_TIMED_OUT and is to be asked again. One that
           names an epoch before the last active one comes from an earlier life, or from a restored disk, and is told
-          STALE_BROKER_EPOCH; a broker that hears this in earnest registers without one, and is distrusted.
+          STALE_BROKER_EPOCH; a broker that hears this in earnest registers without one, and is distrusted. A broker all
+          of whose directories are offline (its disk is full) may say later that they are not, without a restart;
+          until then it leads, and is in sync, only where nobody else could.
 What must stay true: no fenced broker is in sync (but where the cluster keeps no eligible leaders: the last one).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.metadata.cluster_commands import DecommissionBroker, Heard, Heartbeat, Result, UnregisterBroker
@@ -45,7 +48,9 @@ def leave_partitions(broker_id: int, cluster: Cluster, *, is_distrusted: bool = 
         is_concerned = broker_id in partition.isr or broker_id == partition.leader
         if not is_concerned and not (is_distrusted and broker_id in partition.eligible_leader_replicas):
             continue
-        left = settle(partition, partition, active, cluster.rules(topic.name), distrusted=distrusted)
+        left = settle(
+            partition, partition, active, cluster.rules(topic.name), distrusted=distrusted, unfit=cluster.unfit
+        )
         record = change_record(topic.topic_id, number, partition, left)
         if record is None:
             continue
@@ -63,9 +68,16 @@ def fence(broker: Broker, cluster: Cluster) -> Step:
     return step
 
 
-def _change(broker: Broker, *, fenced: int = 0, shutting_down: int = 0) -> BrokerRegistrationChangeRecord:
+def _change(
+    broker: Broker, *, fenced: int = 0, shutting_down: int = 0, can_write: bool | None = None
+) -> BrokerRegistrationChangeRecord:
+    is_new = can_write is not None and can_write != broker.can_write
     return BrokerRegistrationChangeRecord(
-        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=fenced, in_controlled_shutdown=shutting_down
+        broker_id=broker.broker_id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=shutting_down,
+        log_dirs=replace(broker, can_write=not broker.can_write).told_log_dirs if is_new else (),
     )
 
 
@@ -151,23 +163,35 @@ def heartbeat(command: Heartbeat, cluster: Cluster, now: int) -> Decision[Metada
         return Decision((), Heard(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
     is_caught_up = command.metadata_offset >= broker.epoch
     if broker.is_fenced:
-        return _while_fenced(command, broker, now, is_caught_up=is_caught_up)
+        return _while_fenced(command, broker, cluster, now, is_caught_up=is_caught_up)
     if command.wants_fence:
         step = fence(broker, cluster)
         return Decision(tuple(step.records), Heard(is_caught_up, is_fenced=step.is_last), wake_at=now)
     if command.wants_shutdown:
         return _shutdown(broker, cluster, now, is_caught_up=is_caught_up)
+    can_write = _can_write(command, broker, cluster)
+    if can_write != broker.can_write:
+        return Decision((_change(broker, can_write=can_write),), Heard(is_caught_up, is_fenced=False), wake_at=now)
     return Decision((), Heard(is_caught_up, is_fenced=False))
 
 
+def _can_write(command: Heartbeat, broker: Broker, cluster: Cluster) -> bool:
+    """Whether one of its directories takes records. A heartbeat that was overtaken by a later one says nothing."""
+    session = cluster.liveness.session(broker.broker_id, broker.epoch)
+    if session is not None and command.metadata_offset < session.metadata_offset:
+        return broker.can_write
+    return not broker.log_dirs or not frozenset(broker.log_dirs) <= frozenset(command.offline_log_dirs)
+
+
 def _while_fenced(
-    command: Heartbeat, broker: Broker, now: int, *, is_caught_up: bool
+    command: Heartbeat, broker: Broker, cluster: Cluster, now: int, *, is_caught_up: bool
 ) -> Decision[MetadataRecord, Heard]:
     if command.wants_shutdown or broker.is_shutting_down:
         return Decision((), Heard(is_caught_up, should_shut_down=True))
     if command.wants_fence or not is_caught_up:
         return Decision((), Heard(is_caught_up))
-    return Decision((_change(broker, fenced=-1),), Heard(is_caught_up, is_fenced=False), wake_at=now)
+    change = _change(broker, fenced=-1, can_write=_can_write(command, broker, cluster))
+    return Decision((change,), Heard(is_caught_up, is_fenced=False), wake_at=now)
 
 
 def _shutdown(broker: Broker, cluster: Cluster, now: int, *, is_caught_up: bool) -> Decision[MetadataRecord, Heard]:

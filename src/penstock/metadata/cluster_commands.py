@@ -36,6 +36,8 @@ class Heartbeat(Command["Heard"]):
     """The end of the metadata log at the controller."""
     wants_fence: bool = False
     wants_shutdown: bool = False
+    offline_log_dirs: tuple[bytes, ...] = ()
+    """Its directories that take no records now."""
 
 
 @dataclass(frozen=True, slots=True)

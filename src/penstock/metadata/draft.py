@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.metadata import records as r
 from penstock.metadata.declare import MetadataRecord
-from penstock.metadata.image import TOPIC, Broker, Image, Partition, Topic
+from penstock.metadata.image import LOST_DIRECTORY, TOPIC, Broker, Image, Partition, Topic
 from penstock.metadata.shelves import Resource
 
 
@@ -26,6 +26,10 @@ def unified(name: str) -> str:
 
 def _ints(values: Any) -> tuple[int, ...]:
     return tuple(values or ())
+
+
+def _directories(told: Sequence[bytes]) -> tuple[bytes, ...]:
+    return tuple(each for each in told if each != LOST_DIRECTORY)
 
 
 class Draft:
@@ -206,9 +210,10 @@ class Draft:
             rack=record.rack,
             is_fenced=record.fenced,
             is_shutting_down=record.in_controlled_shutdown,
-            log_dirs=tuple(record.log_dirs),
+            log_dirs=_directories(record.log_dirs),
             cordoned_log_dirs=tuple(record.cordoned_log_dirs or ()),
             active_epoch=was_active,
+            can_write=LOST_DIRECTORY not in record.log_dirs,
         )
 
     def _unregister_broker(self, record: r.UnregisterBrokerRecord) -> None:
@@ -231,8 +236,9 @@ class Draft:
             is_fenced=record.fenced > 0 or (broker.is_fenced and record.fenced == 0),
             active_epoch=broker.epoch if record.fenced < 0 else broker.active_epoch,
             is_shutting_down=record.in_controlled_shutdown > 0 or broker.is_shutting_down,
-            log_dirs=tuple(record.log_dirs) or broker.log_dirs,
+            log_dirs=_directories(record.log_dirs) or broker.log_dirs,
             cordoned_log_dirs=broker.cordoned_log_dirs if cordoned is None else tuple(cordoned),
+            can_write=LOST_DIRECTORY not in record.log_dirs if record.log_dirs else broker.can_write,
         )
 
     def _register_controller(self, record: r.RegisterControllerRecord) -> None:

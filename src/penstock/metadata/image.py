@@ -30,6 +30,8 @@ MIGRATING_DIRECTORY = bytes(16)
 """Stands for the directory of a replica whose broker never told its directories."""
 UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
 """Stands for the directory of a replica whose broker has not yet chosen one."""
+LOST_DIRECTORY = bytes(15) + b"\x02"
+"""Stands among the directories of a broker that cannot write to them now."""
 
 
 class Partition(NamedTuple):
@@ -73,11 +75,23 @@ class Broker:
     cordoned_log_dirs: tuple[bytes, ...] = ()
     active_epoch: int = -1
     """The last epoch in which it was not fenced, so that others may have counted on its records."""
+    can_write: bool = True
+    """Whether its disk takes records. One that is full leads and is in sync only where nobody else could."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead and join an ISR."""
+        """Whether it may lead and be in sync at all."""
         return not self.is_fenced and not self.is_shutting_down
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it may lead and join an ISR as well as any other."""
+        return self.is_active and self.can_write
+
+    @property
+    def told_log_dirs(self) -> tuple[bytes, ...]:
+        """Its directories as records tell them."""
+        return self.log_dirs if self.can_write else (*self.log_dirs, LOST_DIRECTORY)
 
     @property
     def default_directory(self) -> bytes:

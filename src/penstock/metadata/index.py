@@ -36,6 +36,8 @@ class PartitionIndex:
         self.image = Image()
         self.active: frozenset[int] = frozenset()
         """Brokers that may lead and be in sync."""
+        self.unfit: frozenset[int] = frozenset()
+        """Those of them that cannot write now."""
         self.led: dict[int, int] = {}
         """How many partitions a broker leads."""
         self.preferred: dict[int, int] = {}
@@ -119,16 +121,17 @@ class PartitionIndex:
         old, self.image = self.image, image
         if old is image:
             return
-        was_active = self.active
+        was_active, was_unfit = self.active, self.unfit
         if old.brokers is not image.brokers:
             self.active = frozenset(number for number, broker in image.brokers.items() if broker.is_active)
+            self.unfit = frozenset(number for number in self.active if not image.brokers[number].can_write)
         for _, before, after in old.topics.differences(image.topics):
             if before is not None and (after is None or after.topic_id != before.topic_id):
                 self._forget_topic(before)
                 before = None  # noqa: PLW2901
             if after is not None:
                 self._follow_topic(before, after, rules_of)
-        self._recheck(sorted(was_active ^ self.active), rules_of)
+        self._recheck(sorted((was_active ^ self.active) | (was_unfit ^ self.unfit)), rules_of)
         self._follow_rules(old, image, rules_of)
 
     def _follow_topic(self, before: Topic | None, after: Topic, rules_of: RulesOf) -> None:
@@ -136,7 +139,7 @@ class PartitionIndex:
         if before is None:
             for number, partition in after.partitions.items():
                 self._add(base | number, partition)
-                if not is_sound(partition, self.active):
+                if not is_sound(partition, self.active, self.unfit):
                     self._check(base | number, partition, rules_of(after.name))
             return
         old = before.partitions
@@ -210,7 +213,10 @@ class PartitionIndex:
     # --- trouble --------------------------------------------------------------------------------------------------
 
     def _check(self, key: Key, partition: Partition, rules: Rules) -> None:
-        if not is_sound(partition, self.active) and settle(partition, partition, self.active, rules) != partition:
+        if (
+            not is_sound(partition, self.active, self.unfit)
+            and settle(partition, partition, self.active, rules, unfit=self.unfit) != partition
+        ):
             self._troubled[key] = None
         else:
             self._troubled.pop(key, None)
@@ -220,7 +226,7 @@ class PartitionIndex:
         for broker_id in broker_ids:
             for topic, number, partition in self.of_broker(broker_id):
                 key = self._numbers[topic.topic_id] << _BITS | number
-                if key in self._troubled or not is_sound(partition, self.active):
+                if key in self._troubled or not is_sound(partition, self.active, self.unfit):
                     self._check(key, partition, rules_of(topic.name))
 
     def _follow_rules(self, old: Image, new: Image, rules_of: RulesOf) -> None:

@@ -1,9 +1,9 @@
 """How a partition becomes another: in-sync replicas, eligible leaders (KIP-966), elections, the end of a move.
 
 Everything here is a value in and a value out. What must stay true of what `settle` returns: leader and in-sync replicas
-are among the replicas; a leader is in sync and active; in-sync and eligible replicas have nobody in common; with as
-many in sync as the topic asks for nobody else is eligible; the leader epoch grows whenever somebody else leads or a
-replica has left, so that whoever is out of date is refused.
+are among the replicas; a leader is in sync and active; who cannot write is in sync only with others who cannot; in-sync
+and eligible replicas have nobody in common; with as many in sync as the topic asks for nobody else is eligible; the
+leader epoch grows whenever somebody else leads or a replica has left, so that whoever is out of date is refused.
 """
 
 from collections.abc import Container
@@ -47,11 +47,14 @@ def settle(
     rules: Rules,
     election: Election | None = None,
     distrusted: Container[int] = (),
+    unfit: Container[int] = (),
 ) -> Partition:
     """What becomes of a partition that shall be as `wanted`, where only `active` brokers may lead or be in sync.
 
-    `distrusted` brokers may have lost records, so that they are no longer eligible.
+    `distrusted` brokers may have lost records, so that they are no longer eligible. `unfit` ones cannot write now, and
+    go as if they were not active, unless nobody in sync would be left: what can still be read is not given up.
     """
+    active = _willing(wanted, active, unfit)
     isr = tuple(each for each in wanted.isr if each in active)
     if not isr and not rules.has_eligible_replicas:
         isr = tuple(each for each in wanted.isr if each in wanted.replicas)
@@ -72,6 +75,13 @@ def settle(
         eligible_leader_replicas=() if is_unclean else eligible,
         last_known_elr=() if is_unclean else last_known,
     )
+
+
+def _willing(wanted: Partition, active: Container[int], unfit: Container[int]) -> Container[int]:
+    if not unfit:
+        return active
+    fit = [each for each in wanted.replicas if each in active and each not in unfit]
+    return fit if any(each in wanted.isr for each in fit) else active
 
 
 def _complete_move(wanted: Partition, isr: tuple[int, ...], rules: Rules) -> tuple[Partition, tuple[int, ...]]:
@@ -141,9 +151,9 @@ def _elect(
     return NO_LEADER, isr, False
 
 
-def is_sound(partition: Partition, active: frozenset[int]) -> bool:
-    """Whether it is led and everybody in sync is active: the usual case, in which there is nothing to settle."""
-    return partition.leader in active and active.issuperset(partition.isr)
+def is_sound(partition: Partition, active: frozenset[int], unfit: frozenset[int]) -> bool:
+    """Whether it is led and everybody in sync is active and fit: the usual case, with nothing to settle."""
+    return partition.leader in active and active.issuperset(partition.isr) and unfit.isdisjoint(partition.isr)
 
 
 def change_record(topic_id: bytes, index: int, old: Partition, new: Partition) -> PartitionChangeRecord | None:

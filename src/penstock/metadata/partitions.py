@@ -2,7 +2,8 @@
 
 Answers   codes and sentences are Kafka 4.3's.
 Departs   a leader must name the broker epoch of everybody in sync, for which AlterPartition 2 has no room: a replica
-          that came back after losing records is not the one that was in sync (R08). An election of everything elects
+          that came back after losing records is not the one that was in sync (R08). It may leave itself out, as one
+          does whose log has failed: then one of those that it names leads. An election of everything elects
           RECORDS_PER_COMMAND_MAX partitions; the rest is told THROTTLING_QUOTA_EXCEEDED: ask again.
 """
 
@@ -58,7 +59,7 @@ def _alter(
     _check_sender(wanted, partition, broker_id)
     isr = _checked_isr(wanted, partition, cluster, active)
     target = partition._replace(isr=isr, leader_recovery_state=wanted.leader_recovery_state)
-    settled = settle(partition, target, active, cluster.rules(topic.name))
+    settled = settle(partition, target, active, cluster.rules(topic.name), unfit=cluster.unfit)
     record = change_record(wanted.topic_id, wanted.index, partition, settled)
     result = AlteredPartition(
         wanted.topic_id,
@@ -99,7 +100,7 @@ def _check_sender(wanted: NewIsr, partition: Partition, broker_id: int) -> None:
 def _checked_isr(wanted: NewIsr, partition: Partition, cluster: Cluster, active: frozenset[int]) -> tuple[int, ...]:
     isr = tuple(broker_id for broker_id, _ in wanted.isr)
     is_list = len(frozenset(isr)) == len(isr) and frozenset(isr) <= frozenset(partition.replicas)
-    if not is_list or partition.leader not in isr:
+    if not is_list or not (partition.leader in isr or _is_given_up(isr, partition)):
         raise Refusal(ErrorCode.INVALID_REQUEST, None)
     is_recovering = wanted.leader_recovery_state == RECOVERING
     if is_recovering and (len(isr) > 1 or partition.leader_recovery_state != RECOVERING):
@@ -108,7 +109,14 @@ def _checked_isr(wanted: NewIsr, partition: Partition, cluster: Cluster, active:
         broker = cluster.image.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch or broker_id not in active:
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA, None)
+        if not broker.can_write and broker_id not in partition.isr:
+            raise Refusal(ErrorCode.INELIGIBLE_REPLICA, None)
     return isr
+
+
+def _is_given_up(isr: tuple[int, ...], partition: Partition) -> bool:
+    """Whether the leader leaves its place to others who are in sync: its log has failed."""
+    return bool(isr) and frozenset(isr) <= frozenset(partition.isr)
 
 
 # --- elections --------------------------------------------------------------------------------------------------------
@@ -157,7 +165,7 @@ def _elect(
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, None)
     if election is Election.UNCLEAN and partition.leader != NO_LEADER:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, None)
-    settled = settle(partition, partition, active, cluster.rules(ref.topic), election)
+    settled = settle(partition, partition, active, cluster.rules(ref.topic), election, unfit=cluster.unfit)
     if election is Election.PREFERRED and settled.leader != partition.replicas[0]:
         message = "The preferred leader was not available."
         raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)

@@ -29,8 +29,10 @@ def place(
     brokers: Mapping[int, Broker], count: int, replication_factor: int, entropy: Entropy
 ) -> list[tuple[int, ...]]:
     """The replicas of `count` new partitions, the preferred leader first."""
-    usable = [broker for _, broker in sorted(brokers.items()) if not broker.is_fenced]
-    spare = [broker.broker_id for _, broker in sorted(brokers.items()) if broker.is_fenced]
+    there = [broker for _, broker in sorted(brokers.items()) if not broker.is_fenced]
+    usable = [broker for broker in there if broker.can_write] or there
+    spare = [broker.broker_id for broker in there if broker not in usable]
+    spare += [broker.broker_id for _, broker in sorted(brokers.items()) if broker.is_fenced]
     if not usable:
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
     if replication_factor > len(brokers):
@@ -109,7 +111,8 @@ def _bad(message: str) -> Refusal:
 
 def _new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> Partition | None:
     """A partition on these brokers, or None where none of them could lead it."""
-    isr = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
+    active = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
+    isr = tuple(broker_id for broker_id in active if brokers[broker_id].can_write) or active
     if not isr:
         return None
     return Partition(

@@ -113,7 +113,7 @@ def move_record(
         )
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     target = _with_directories(target._replace(isr=isr), partition, cluster.image.brokers)
-    settled = settle(partition, target, cluster.active, rules)
+    settled = settle(partition, target, cluster.active, rules, unfit=cluster.unfit)
     return change_record(topic.topic_id, index, partition, settled)
 
 

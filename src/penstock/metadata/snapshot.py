@@ -55,7 +55,7 @@ def _registration(broker: Broker) -> RegisterBrokerRecord:
         rack=broker.rack,
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.is_shutting_down,
-        log_dirs=broker.log_dirs,
+        log_dirs=broker.told_log_dirs,
         cordoned_log_dirs=broker.cordoned_log_dirs or None,
     )
 

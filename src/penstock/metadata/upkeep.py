@@ -47,7 +47,7 @@ def _settle_troubled(cluster: Cluster, now: int) -> Decision[MetadataRecord, Tic
     records: list[MetadataRecord] = []
     active = cluster.active
     for topic, number, partition in cluster.index.troubled(RECORDS_PER_STEP_MAX):
-        settled = settle(partition, partition, active, cluster.rules(topic.name))
+        settled = settle(partition, partition, active, cluster.rules(topic.name), unfit=cluster.unfit)
         record = change_record(topic.topic_id, number, partition, settled)
         if record is not None:
             records.append(record)
@@ -59,7 +59,8 @@ def return_to_preferred(cluster: Cluster) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
     active = cluster.active
     for topic, number, partition in cluster.index.returnable(RECORDS_PER_STEP_MAX):
-        settled = settle(partition, partition, active, cluster.rules(topic.name), Election.PREFERRED)
+        rules = cluster.rules(topic.name)
+        settled = settle(partition, partition, active, rules, Election.PREFERRED, unfit=cluster.unfit)
         record = change_record(topic.topic_id, number, partition, settled)
         if record is not None:
             records.append(record)

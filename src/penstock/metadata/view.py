@@ -97,6 +97,11 @@ class Cluster:
         silent = self.liveness.expired(self.image, self.session_timeout_ms)
         return self.index.active.difference(silent) if silent else self.index.active
 
+    @property
+    def unfit(self) -> frozenset[int]:
+        """Those of them that cannot write now: they lead and are in sync only where nobody else could."""
+        return self.index.unfit
+
 
 def is_draining(image: Image, broker_id: int) -> bool:
     """Whether the broker is being decommissioned."""

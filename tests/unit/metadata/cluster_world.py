@@ -31,7 +31,7 @@ Reply = TypeVar("Reply")
 
 
 class ClusterWorld:
-    """Brokers that say that they live whenever time passes, unless they are `silent`."""
+    """Brokers that say that they live whenever time passes, unless they are `silent`, and which disks are `full`."""
 
     def __init__(
         self, brokers: Sequence[int] = (1, 2, 3), *, has_elr: bool = True, settings: dict[str, str] | None = None
@@ -41,6 +41,7 @@ class ClusterWorld:
         self.log: list[bytes] = []
         self.now = NOW_MS
         self.silent: set[int] = set()
+        self.full: set[int] = set()
         self.incarnations = 0
         self.records_most = 0
         if has_elr:
@@ -128,9 +129,20 @@ class ClusterWorld:
             len(self.log),
             wants_fence=fence,
             wants_shutdown=stop,
+            offline_log_dirs=broker.log_dirs if broker_id in self.full else (),
         )
         self.controller.hear(command, self.now)
         return self.ask(command)
+
+    def fill(self, *broker_ids: int) -> None:
+        """Their disks are full, and they say so."""
+        self.full |= set(broker_ids)
+        self.pass_ms(100)
+
+    def empty(self, *broker_ids: int) -> None:
+        """There is room again."""
+        self.full -= set(broker_ids)
+        self.pass_ms(100)
 
     def kill(self, *broker_ids: int) -> None:
         """Silent until the controller has noticed."""

@@ -60,7 +60,8 @@ def test_who_is_out_of_date_is_refused(given: dict[str, Any], sender: int, code:
 def test_in_sync_are_replicas_each_once_and_the_leader_among_them() -> None:
     world = ClusterWorld(brokers=(1, 2, 3, 4))
     world.create((1, 2, 3))
-    for wrong in ((2, 3), (1, 4), (1, 1)):
+    world.sync(1, 2)
+    for wrong in ((), (2, 3), (1, 4), (1, 1)):
         assert world.alter(world.new_isr(*wrong)).code is ErrorCode.INVALID_REQUEST
 
 

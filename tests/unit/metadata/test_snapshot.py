@@ -36,6 +36,7 @@ def world() -> ClusterWorld:
     world.beat(4, stop=True)
     world.tick()
     world.ask(DecommissionBroker(2))
+    world.fill(1)
     for record in (
         RegisterControllerRecord(
             controller_id=9, incarnation_id=b"i" * 16, zk_migration_ready=False, end_points=(), features=()
