@@ -269,7 +269,7 @@ class Leader:
 
     def _is_eligible(self, follower_id: int, progress: Progress) -> bool:
         broker = self._neighbours.brokers.get(follower_id)
-        return broker is not None and broker.is_active and broker.epoch == progress.broker_epoch
+        return broker is not None and broker.is_fit and broker.epoch == progress.broker_epoch
 
     def _may_join(self, follower_id: int, progress: Progress, now: int) -> bool:
         """Whether it has all that is committed, by this leader or, before this epoch, by others, and keeps up."""

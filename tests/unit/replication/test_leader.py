@@ -140,6 +140,18 @@ def test_one_that_keeps_up_is_waited_for() -> None:
     assert leader.advance(LAG_MS + 1)
 
 
+def test_one_that_cannot_write_is_not_waited_for() -> None:
+    around = neighbours(1, 2, 3)
+    log = a_log(0)
+    leader = a_leader(log, partition(1), around=around)
+    leader.on_fetch(2, 20, Asked(1, 0), 0)
+    around.brokers = {**around.brokers, 2: Broker(2, 20, b"", (), can_write=False)}
+    log.append(0, 5)
+    leader.appended(1)
+    assert leader.advance(0)
+    assert log.high_watermark == 2
+
+
 def test_one_with_much_to_catch_up_on_is_not_waited_for() -> None:
     """Neither after an election, nor when it is back after having kept up in a former life."""
     around = neighbours(1, 2, 3)
@@ -190,13 +202,14 @@ def test_while_a_proposal_is_pending_everybody_in_it_counts() -> None:
     assert leader.advance(10 * LAG_MS)
 
 
-@pytest.mark.parametrize("trouble", ["fenced", "leaving", "another life", "unknown"])
+@pytest.mark.parametrize("trouble", ["fenced", "leaving", "full", "another life", "unknown"])
 def test_nobody_is_proposed_who_may_not_join(trouble: str) -> None:
     around = neighbours(1, 2)
     broker = around.brokers[2]
     changed = {
         "fenced": type(broker)(2, 20, b"", (), is_fenced=True),
         "leaving": type(broker)(2, 20, b"", (), is_shutting_down=True),
+        "full": type(broker)(2, 20, b"", (), can_write=False),
         "another life": type(broker)(2, 21, b"", ()),
     }
     leader = a_leader(a_log(0), partition(1), around=around)
