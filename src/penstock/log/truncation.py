@@ -1,7 +1,8 @@
 """Cutting a log's end off, as a follower does that has diverged from its leader.
 
 The ledger is lowered before a byte goes, so that a crash in between finds more than was promised, never less. Nothing
-is appended before the cut is on stable storage: else old and new bytes could mix in one tail.
+is appended before the cut is on stable storage: else old and new bytes could mix in one tail. On a full disk the
+reserve gives way: whoever no longer leads because of that has to be cut before it can follow.
 """
 
 from penstock.log import manifest
@@ -11,6 +12,7 @@ from penstock.log.ledger import Ledger, LedgerEntry
 from penstock.log.log import Log
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
+from penstock.log.space import full_or
 from penstock.log.upkeep import remove_segments
 from penstock.model.errors import DiskFull, StorageError
 from penstock.model.ports import Disk, File
@@ -55,7 +57,7 @@ async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     await ledger.record([LedgerEntry(log.identity.number, 0, 0, 0, 0, log.high_watermark)])
     fresh = Segment(offset, 1 + max(segment.generation for segment in gone))
     fresh.index = ActiveIndex()
-    file = disk.open(log.path_of(fresh, "log"), create=True)
+    file = log.reserve.spend(lambda: _made(disk, log.path_of(fresh, "log")))
     await file.sync()
     file.close()
     await disk.sync_dir(log.path)
@@ -64,11 +66,18 @@ async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     log.snapshots = [(offset, False)]
     log.pending_snapshots = []
     log.producers = ProducerStates()
-    await manifest.write(log, disk, 0)
+    await manifest.write(log, disk, 0, log.reserve)
     await ledger.record([log.ledger_entry()])
     remove_segments(log, disk, gone)
     await disk.sync_dir(log.path)  # else a removed segment could come back and fit behind what is appended now
     log.synced_end = log.written_end
+
+
+def _made(disk: Disk, path: str) -> File:
+    try:
+        return disk.open(path, create=True)
+    except OSError as error:
+        raise full_or(error) from error
 
 
 def _adopt(log: Log, segments: list[Segment]) -> None:
@@ -93,7 +102,7 @@ async def _truncate(
     if is_promised:  # else the ledger says less already, and segments before this one may not be synced yet
         await ledger.record([log.ledger_entry()])
     if log.settled_segments > keep:
-        await manifest.write(log, disk, keep)
+        await manifest.write(log, disk, keep, log.reserve)
     remove_segments(log, disk, gone)
     log.forget_files(shortened, "index")
     if disk.exists(log.path_of(shortened, "index")):

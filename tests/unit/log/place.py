@@ -7,7 +7,7 @@ from typing import Any
 from penstock.host.faults import Faults
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
-from penstock.log import upkeep
+from penstock.log import truncation, upkeep
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.index import ActiveIndex
 from penstock.log.log import Appended, Log
@@ -144,6 +144,10 @@ class Place:
     def truncate(self, end_offset: int) -> None:
         """Cuts the log's end off."""
         drive(self.directory.truncate(self.log, end_offset, now_ms=self.now_ms))
+
+    def restart_at(self, offset: int) -> None:
+        """Forgets everything, and goes on there."""
+        drive(truncation.restart_at(self.log, self.disk, self.directory.ledger, offset))
 
     def delete_before(self, offset: int) -> None:
         """Moves the log's start; the high watermark follows the end first."""

@@ -308,6 +308,23 @@ def test_a_ledger_that_cannot_be_synced_is_final() -> None:
 # --- truncation, shutdown -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("cut", [lambda place: place.truncate(4), lambda place: place.restart_at(50)])
+def test_a_full_disk_can_be_cut(cut: Callable[[Place], None]) -> None:
+    """A leader whose disk is full gives way, and has more than the next one: that must go before it can follow."""
+    place = Place(reserve_bytes=8_192)
+    place.append_many(30)
+    place.commit()
+    place.settle()
+    crowd(place)
+    with pytest.raises(DiskFull):
+        place.append_many(30)
+    cut(place)
+    assert place.log.offline_reason is None
+    end = place.log.written_end
+    assert end in (4, 50)
+    assert place.cut_power().written_end == end
+
+
 def test_a_truncation_that_finds_no_room_is_not_gone_on_with() -> None:
     place = Place()
     place.append_many(30)
