@@ -25,6 +25,8 @@ IDENTITY = "directory"
 CLEAN = "clean"
 LOGS = "logs"
 GONE = ".gone"
+PROBE = "probe"
+PROBE_BYTES = 4096
 
 
 class WrongDirectory(Exception):
@@ -88,7 +90,9 @@ class DataDirectory:
         except (OSError, DiskFull) as error:
             with suppress(OSError):  # else the next try removes it
                 self._remove_tree(f"{LOGS}/{name}")
-            raise (full_or(error) if isinstance(error, OSError) else error) from error
+            told = full_or(error) if isinstance(error, OSError) else error
+            self.pool.refusals += isinstance(told, DiskFull)
+            raise told from error
         self.logs[name] = log
         return log
 
@@ -192,6 +196,7 @@ class DataDirectory:
             try:
                 await self.ledger.record([ticket.entry for ticket in good])
             except DiskFull:
+                self.pool.refusals += 1
                 for ticket in synced:
                     ticket.log.postpone_sync()
                 raise
@@ -231,6 +236,15 @@ class DataDirectory:
         """Seals what can be sealed in every log."""
         for log in list(self.logs.values()):
             await upkeep.settle(log, self.disk)
+
+    def takes_files(self) -> bool:
+        """Whether a file can be made and written to: room alone does not tell."""
+        try:
+            checked.write_now(self.disk, PROBE, bytes(PROBE_BYTES)).close()
+            self.disk.unlink(PROBE)
+        except (OSError, DiskFull):
+            return False
+        return True
 
     def keep_room(self) -> None:
         """Takes again what the reserve and the ledger lack, if there is room now."""

@@ -255,6 +255,7 @@ class Log:
             else:
                 # The cut must reach the disk too: this may have been the last write to the segment.
                 self.note_unsynced(segment)
+                self._pool.refusals += 1
                 raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
         self.take_offline(f"a write failed: {error}")
         raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
@@ -267,6 +268,7 @@ class Log:
             except OSError:
                 pass
             else:
+                self._pool.refusals += 1
                 raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
         self.take_offline(f"a new segment could not be made: {error}")
         raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error

@@ -28,6 +28,8 @@ class Pool:
         self.reserve = Reserve(disk, reserve_bytes)
         self.files_open_max = files_open_max
         self.maps_open_max = maps_open_max
+        self.refusals = 0
+        """How often the disk had no room for what was to be kept."""
         self._files: OrderedDict[str, File] = OrderedDict()
         self._maps: OrderedDict[str, MappedIndex] = OrderedDict()
 

@@ -35,19 +35,19 @@ class Reserve:
 
     def __init__(self, disk: Disk, size_bytes: int) -> None:
         self._disk = disk
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         self.held_bytes = 0
 
     def fill(self) -> None:
         """Takes what is missing, or as much of it as there is."""
-        if self.held_bytes >= self._size_bytes:
+        if self.held_bytes >= self.size_bytes:
             return
         with suppress(OSError):  # another time
             file = self._disk.open(RESERVE, create=True)
             try:
                 self.held_bytes = file.size()
-                piece_bytes = self._size_bytes
-                while (missing := self._size_bytes - self.held_bytes) > 0 and piece_bytes >= _PIECE_BYTES_MIN:
+                piece_bytes = self.size_bytes
+                while (missing := self.size_bytes - self.held_bytes) > 0 and piece_bytes >= _PIECE_BYTES_MIN:
                     with suppress(OSError):
                         file.write(self.held_bytes, bytes(min(missing, piece_bytes)))
                     self.held_bytes = file.size()

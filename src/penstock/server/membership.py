@@ -10,6 +10,7 @@ it may be a leader of yesterday, which does not tell where a log ends today (`is
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from penstock.metadata.commands import RegisterBroker
@@ -64,6 +65,9 @@ class Membership:
         self._is_lease_own = False
         """Whether it was this node's own controller that answered; what that says counts while it is active."""
         self._on_failure = on_failure
+        self._has_news = asyncio.Event()
+        self.can_write = True
+        """Whether the disk takes records: the next heartbeat tells."""
         self.epoch = -1
         self.on_new_epoch: Callable[[int], Awaitable[None]] = _nobody_waits
         """Called when the broker had to be registered again while it ran."""
@@ -166,10 +170,18 @@ class Membership:
     async def run(self) -> None:
         """Heartbeats, until cancelled."""
         while True:
+            self._has_news.clear()
             code = await self._say()
             if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
                 await self._find_out()
-            await asyncio.sleep(self._controller.settings.number("broker.heartbeat.interval.ms") / 1000)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._controller.settings.number("broker.heartbeat.interval.ms") / 1000):
+                    await self._has_news.wait()
+
+    def tell_disk(self, *, can_write: bool) -> None:
+        """The disk takes no records any more, or takes them again; the cluster is told at once."""
+        self.can_write = can_write
+        self._has_news.set()
 
     async def _say(self) -> ErrorCode:
         return (await self._heartbeat()).error_code
@@ -181,6 +193,7 @@ class Membership:
             current_metadata_offset=self._controller.position - 1,
             want_fence=False,
             want_shut_down=wants_shutdown,
+            offline_log_dirs=() if self.can_write or self._is_alone else (self._directory_id,),
         )
         timeout_ms = self._session_ms if wants_shutdown else max(1, self._session_ms // 3)
         asked_ms = self._clock.monotonic_ms()

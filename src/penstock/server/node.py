@@ -23,6 +23,7 @@ from penstock.server.connection import Service
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.dispatch import Dispatch
+from penstock.server.failed_logs import FailedLogs
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers import (
     api_versions,
@@ -62,6 +63,7 @@ from penstock.server.quorum_peers import QuorumPeers
 from penstock.server.quorum_runner import QuorumRunner
 from penstock.server.replica_messages import ReplicaMessages
 from penstock.server.replica_runner import ReplicaRunner
+from penstock.server.room import RoomWatch
 from penstock.server.serving import Call
 from penstock.server.settings import CannotStart, NodeSettings, check_listener, first_voters, quorum_settings
 from penstock.server.stall import StallMeter
@@ -268,9 +270,9 @@ class Node:
         self._probes = Probes(self.controller, self.network)
         self.controller.on_active = self._probes.begin_all
         self._wardrobe = Wardrobe(self.controller)
-        messages = ReplicaMessages(ports, self.channel, self.controller)
+        self._messages = ReplicaMessages(ports, self.channel, self.controller)
         self.replicas = ReplicaRunner(
-            self.controller, self.clock, self.directory, self.partitions, self._wardrobe, self.upkeep, messages
+            self.controller, self.clock, self.directory, self.partitions, self._wardrobe, self.upkeep, self._messages
         )
         self.adoption = Adoption(self.controller, self.directory, self.replicas, self._wardrobe, self.upkeep.lock)
         self.controller.subscribe(lambda _changes, _image: self._snapshot_if_due())
@@ -348,8 +350,12 @@ class Node:
         await self.adoption.start()
         self.controller.forget_deleted()
         self._watch(self.adoption.run(), "adoption")
+        room = RoomWatch(self.directory, membership, self.clock)
+        failed = FailedLogs(self.directory, self.controller, membership, self.replicas, self._messages)
         await membership.let_in()
         self._watch(membership.run(), "heartbeats")
+        self._watch(room.run(), "watch of the disk")
+        self._watch(failed.run(), "watch of failed logs")
         self.listener.start()
         logger.info("Listening on %s.", self.address)
 

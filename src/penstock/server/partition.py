@@ -34,6 +34,9 @@ class Keeper(Protocol):
     def appended(self, partition: "Partition", base_offset: int) -> None:
         """Records were appended from an offset on."""
 
+    def failed(self, log: Log) -> None:
+        """A log is offline: nobody can go on with it here."""
+
 
 class Readable:
     """One partition that consumers may read here, up to its high watermark, in one leader epoch."""
@@ -111,6 +114,8 @@ class Partition(Readable):
             appended = self.log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms, rules=rules)
         except StorageError:
             self.advance()  # if that has taken the log offline, nobody waits in vain
+            if self.keeper is not None and self.log.offline_reason is not None:
+                self.keeper.failed(self.log)
             raise
         if self.keeper is not None and not appended.is_duplicate:
             self.keeper.appended(self, appended.base_offset)

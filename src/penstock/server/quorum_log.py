@@ -6,6 +6,7 @@ log's start is that of the snapshot which ends there.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from penstock.log.log import Log
 from penstock.model.errors import CorruptBatch
@@ -77,8 +78,11 @@ class QuorumLog:
 
     def append_fetched(self, records: bytes, now: int) -> list[VotersAt]:  # noqa: ARG002 - keeps the leader's times
         """Writes what was fetched; the voter sets among it."""
-        self.log.append_replicated(memoryview(records), now_ms=self._clock.wall_ms())
-        return [found for batch in batches(records) for found in control.voters_in(batch)]
+        found: list[VotersAt] = []
+        for batch in batches(records):  # one by one: what the reserve is spent for must leave nothing behind
+            self.log.reserve.spend(partial(self.log.append_replicated, batch.whole, now_ms=self._clock.wall_ms()))
+            found += control.voters_in(batch)
+        return found
 
     def read(self, offset: int, bytes_max: int) -> bytes:
         """Whole batches from an offset on, at least one if there is any."""

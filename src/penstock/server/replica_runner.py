@@ -16,6 +16,7 @@ from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
 from penstock.metadata.changes import Changes
 from penstock.metadata.image import NO_LEADER, Image
+from penstock.metadata.image import Partition as Placement
 from penstock.model.errors import ErrorCode, OffsetOutOfRange, ProtocolError
 from penstock.model.ports import Clock
 from penstock.replication import effects as wanted
@@ -83,6 +84,8 @@ class ReplicaRunner:
         self._is_stepping = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self.on_failed: Callable[[], None] = lambda: None
+        """Called when a log has failed that others have, too."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         controller.subscribe(self._on_image)
 
@@ -131,7 +134,7 @@ class ReplicaRunner:
             return
         self._logs[key] = log
         self.dress(log)
-        if self._core is not None and key in self._core.partitions:
+        if self._core is not None and key in self._core.partitions and log.offline_reason is None:
             self._take(LogOpened(key, log))
         self._look_at_replicas(key)
 
@@ -159,9 +162,17 @@ class ReplicaRunner:
             if log.offline_reason is None:
                 keys.append(key)
             else:
-                self._take(LogFailed(key))
+                self.failed(log)
         if keys:
             self._take(LogsSynced(keys))
+
+    def failed(self, log: Log) -> None:
+        """A log is offline: it is neither led nor followed any more."""
+        key = self._shared.get(log.identity.number)
+        replica = None if self._core is None or key is None else self._core.partitions.get(key)
+        if replica is not None and replica.log is not None:
+            self._take(LogFailed(replica.key))
+            self.on_failed()
 
     def appended(self, partition: Partition, base_offset: int) -> None:
         """Records were appended to a partition that is led here, from an offset on."""
@@ -251,8 +262,12 @@ class ReplicaRunner:
 
     def _open(self, effect: wanted.OpenLog) -> None:
         log = self._logs.get(effect.key)
-        if log is not None:  # else `opened` will be called
+        if log is None:
+            return  # `opened` will be called
+        if log.offline_reason is None:
             self._take(LogOpened(effect.key, log))
+        else:
+            self._look_at_replicas(effect.key)
 
     def _drop(self, effect: wanted.DropLog) -> None:
         log = self._logs.pop(effect.key, None)
@@ -286,6 +301,7 @@ class ReplicaRunner:
             self._partitions.remove(partition)
         if effect.leader_id == NO_LEADER:
             self._partitions.unfollow(*effect.key)
+            self._look_at_replicas(effect.key)
         else:
             self._show(effect.key, effect.epoch)
 
@@ -305,11 +321,23 @@ class ReplicaRunner:
             self._shared[log.identity.number] = key
         else:
             self._shared.pop(log.identity.number, None)
+        if log.offline_reason is not None:
+            self._show_failed(key, log, replica.partition)
         partition = self._partitions.identified(*key)
         if partition is not None:
             partition.keeper = self if is_shared else None
             partition.in_sync_count = len(replica.partition.isr)
             partition.advance()
+
+    def _show_failed(self, key: Key, log: Log, placed: Placement) -> None:
+        """Whoever asks for a log that has failed is told so, for as long as nobody else leads."""
+        partition = self._partitions.identified(*key)
+        is_led = placed.leader == self._controller.node_id
+        if partition is not None and not is_led:
+            self._partitions.remove(partition)
+        elif partition is None and is_led:
+            epoch = max(placed.leader_epoch, log.epochs.latest)
+            self._partitions.add(Partition(log.identity.topic, *key, log, epoch))
 
     def _commit(self, effect: wanted.Committed) -> None:
         partition = self._partitions.identified(*effect.key) or self._partitions.followed(*effect.key)

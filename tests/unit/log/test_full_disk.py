@@ -305,6 +305,26 @@ def test_a_ledger_that_cannot_be_synced_is_final() -> None:
     assert place.directory.offline_reason is not None
 
 
+# --- knowing it -------------------------------------------------------------------------------------------------------
+
+
+def test_refusals_are_counted_and_a_probe_tells_of_room() -> None:
+    place = Place()
+    assert place.directory.takes_files()
+    assert not place.disk.exists("probe")
+    assert place.directory.pool.refusals == 0
+    crowd(place)
+    assert not place.directory.takes_files()
+    assert not place.disk.exists("probe")
+    with pytest.raises(DiskFull):
+        place.append()
+    with pytest.raises(DiskFull):
+        drive(place.directory.create("u", "id", 0, place.settings))
+    assert place.directory.pool.refusals == 2
+    place.disk.faults.capacity_bytes = None
+    assert place.directory.takes_files()
+
+
 # --- truncation, shutdown -------------------------------------------------------------------------------------------
 
 

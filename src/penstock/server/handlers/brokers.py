@@ -6,7 +6,8 @@ Answers   NOT_CONTROLLER where this node is not the active controller; INCONSIST
           cluster; other codes are the controller's. A broker that unregisters while it still has much to hand over is
           waited for.
 Departs   from Kafka 4.3: when the connection of a broker's heartbeats ends, the controller looks at once whether the
-          broker is still there. ZooKeeper's brokers are refused.
+          broker is still there. Directories that are offline may be online again later: a full disk is emptied.
+          ZooKeeper's brokers are refused.
 """
 
 from functools import partial
@@ -83,6 +84,7 @@ async def broker_heartbeat(request: BrokerHeartbeatRequest, call: Call) -> Broke
         controller.end_offset,
         request.want_fence,
         request.want_shut_down,
+        tuple(request.offline_log_dirs),
     )
     call.client.on_end = partial(node_of(call).probe, request.broker_id, request.broker_epoch)
     try:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock.log.log import Log
 from penstock.model.errors import ErrorCode, MalformedMessage
 from penstock.records.check import Rules, Validation
 from penstock.records.header import BatchView, TimestampType
@@ -413,6 +414,8 @@ class Nobody:
     """Keeps no replicas."""
 
     def appended(self, partition: Partition, base_offset: int) -> None: ...
+
+    def failed(self, log: Log) -> None: ...
 
 
 def test_refusals_are_forgotten_after_some_time_and_when_there_are_too_many() -> None:
