@@ -13,6 +13,7 @@ from penstock.replication.leader import Leader
 from penstock.server import quorum_runner
 from penstock.server.metadata_log import open_metadata_log
 from penstock.server.producer_ids import ProducerIds
+from penstock.server.room import RoomWatch
 
 FORGOTTEN_RECORDS = 6
 
@@ -115,6 +116,11 @@ def commit_alone() -> None:
     _put(Leader, "advance", advance)
 
 
+def lead_on_full_disk() -> None:
+    """Nobody is told that a disk is full."""
+    _put(RoomWatch, "look", lambda _self: None)
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "commit-alone": commit_alone,
@@ -125,5 +131,6 @@ PLANTS: dict[str, Callable[[], None]] = {
     "forget-producers": forget_producers,
     "give-ids-again": give_ids_again,
     "keep-no-reserve": keep_no_reserve,
+    "lead-on-full-disk": lead_on_full_disk,
     "one-voter-decides": one_voter_decides,
 }
