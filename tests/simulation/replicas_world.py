@@ -1,12 +1,12 @@
 """Worlds of whole servers with replicas by seed: three real nodes, and writers that want what they sent on two of them.
 
 The writers send to a topic of three replicas, acks=all, while the nemesis kills, cuts, pauses and parts the nodes, and
-takes their power, in half of the worlds from all at once. Each node is a rack of its own; readers ask whomever they
-like, go where a leader sends them, and read from followers there. What must hold whenever one looks: what a node shows
-as committed never changes and is the same on all, in all their lives, and so is what a reader is given, which goes on
-where it left off; leaders are in sync, fenced brokers are not. When the faults end, everybody is in sync again, all
-logs are the same to the byte, and hold whatever was acknowledged, once, where the writer was told, in its order, and
-whatever was read; and the readers come to the end.
+takes their power, in half of the worlds from all at once; in half of them the disk of one node is full for a while.
+Each node is a rack of its own; readers ask whomever they like, go where a leader sends them, and read from followers
+there. What must hold whenever one looks: what a node shows as committed never changes and is the same on all, in all
+their lives, and so is what a reader is given, which goes on where it left off; leaders are in sync, fenced brokers are
+not. When the faults end, everybody is in sync again, all logs are the same to the byte, and hold whatever was
+acknowledged, once, where the writer was told, in its order, and whatever was read; and the readers come to the end.
 """
 
 import asyncio
@@ -49,6 +49,11 @@ REST_S: Final = 6.0
 END_S: Final = 20.0
 UNDER_WAY_MAX: Final = 5
 RECORD_BYTES_MAX: Final = 1 << 20
+FULL: Final = "full disks"
+"""What they are counted as."""
+FULL_S_MIN: Final = 1.5
+RESERVE_BYTES: Final = 50_000
+"""Enough for the metadata log of one world: who has no room for that either goes out."""
 
 
 class Acknowledged(NamedTuple):
@@ -230,7 +235,7 @@ def settings_for(node_id: int) -> NodeSettings:
         "log.segment.bytes": "20000",
         "broker.rack": rack_of(node_id),
     }
-    return replace(plain, broker=BrokerSettings({**plain.broker.static, **short}))
+    return replace(plain, reserve_bytes=RESERVE_BYTES, broker=BrokerSettings({**plain.broker.static, **short}))
 
 
 class Theatre:
@@ -263,7 +268,7 @@ class Theatre:
             world.start(name)
         self._run(1.5)
         self.nemesis.torment()
-        self._run(TORMENT_S - 1.5)
+        full_disks = self._run_with_a_full_disk(TORMENT_S - 1.5)
         is_dark = world.streams.stream("blackout").random() < 0.5
         if is_dark:
             for name in self.names.values():
@@ -280,13 +285,36 @@ class Theatre:
         if self._acknowledged < before + 10:
             raise Broken(f"Convergence: only {self._acknowledged - before} records were written after all was mended")
         cuts = self._check_end()
-        counts = {servers_world.FAULTS: self.nemesis.faults, "power cuts of all nodes at once": int(is_dark)}
+        counts = {
+            servers_world.FAULTS: self.nemesis.faults,
+            "power cuts of all nodes at once": int(is_dark),
+            FULL: full_disks,
+        }
         read_nearby = sum(reader.read_nearby for reader in self.readers)
         return Run(self._acknowledged, read_nearby, len(self._epochs), cuts, events, counts, trace_hash)
 
     @property
     def _acknowledged(self) -> int:
         return sum(len(writer.acknowledged) for writer in self.writers)
+
+    def _run_with_a_full_disk(self, seconds: float) -> int:
+        """In half of the worlds, at some time; how many there were."""
+        random = self.world.streams.stream("full disk")
+        if random.random() < 0.5:
+            self._run(seconds)
+            return 0
+        before_s = random.uniform(0.0, seconds - FULL_S_MIN)
+        full_s = random.uniform(FULL_S_MIN, seconds - before_s)
+        name = random.choice(list(self.names.values()))
+        self._run(before_s)
+        disk = self.world.nodes[name].disk
+        disk.faults.capacity_bytes = disk._used()
+        self.world.note("full", name)
+        self._run(full_s)
+        disk.faults.capacity_bytes = None
+        self.world.note("emptied", name)
+        self._run(seconds - before_s - full_s)
+        return 1
 
     def _run(self, seconds: float) -> None:
         end_s = self.world.loop.time() + seconds

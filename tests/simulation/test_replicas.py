@@ -18,6 +18,7 @@ from penstock.server.nearby_reading import NearbyReading
 from penstock.server.partition import Followed, Partition
 from penstock.server.reading import NO_RECORDS
 from penstock.server.replica_runner import ReplicaRunner
+from penstock.server.room import Room
 from penstock.wire.hot.fetch import FetchedPartition
 from tests.simulation import stories
 from tests.simulation.regressions import seeds_of
@@ -99,6 +100,15 @@ def followers_show_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(NearbyReading, "_look_at", all_of_it)
 
 
+def never_believes_in_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Room.look
+
+    def gloomy(self: Room, free_bytes: int, refusals: int, now: int) -> bool:
+        return not self.is_full and look(self, free_bytes, refusals, now)
+
+    monkeypatch.setattr(Room, "look", gloomy)
+
+
 @pytest.mark.parametrize(
     ("mutant", "first"),
     [
@@ -107,6 +117,7 @@ def followers_show_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> Non
         (compares_nothing, 23),
         (acknowledges_before_the_sync, 11),
         (followers_show_what_is_not_committed, 0),
+        (never_believes_in_room, 0),
     ],
 )
 def test_it_is_noticed_who(

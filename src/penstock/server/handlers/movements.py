@@ -4,8 +4,8 @@ Serves    ElectLeaders 0–2, AlterPartitionReassignments 0–1, ListPartitionRe
           listeners of controllers.
 Answers   once a change is committed; codes and sentences are the controller's. INVALID_REQUEST for a kind of election
           that nobody knows.
-Departs   from Kafka 4.3: a leader may leave itself out of the in-sync replicas, as one does whose log has failed; another
-          one leads then.
+Departs   from Kafka 4.3: a leader may leave itself out of the in-sync replicas, as one does whose log has failed;
+          another one leads then.
 """
 
 from collections.abc import Iterable, Sequence
