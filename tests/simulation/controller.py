@@ -9,9 +9,10 @@ from tests.simulation.controller_options import FAULTS
 ABOUT = """\
 Worlds of controller cores (`penstock.metadata`) and three to seven simulated brokers on a heap with virtual time, 60
 seconds each: controllers stand still and are replaced, brokers crash with and without loss, stall, are cut off, shut
-down, join and leave; topics come and go, partitions move, settings change (`tests/simulation/controller_world.py`).
-After every batch of the metadata log the invariants are looked at (`tests/simulation/controller_checks.py`); in the end
-every partition is led by its first replica and in sync everywhere, with every record that was ever acknowledged."""
+down, have full disks, join and leave; topics come and go, partitions move, settings change
+(`tests/simulation/controller_world.py`). After every batch of the metadata log the invariants are looked at
+(`tests/simulation/controller_checks.py`); in the end every partition is led by its first replica and in sync
+everywhere, with every record that was ever acknowledged."""
 
 
 def measures(run: Run) -> dict[str, int]:
@@ -28,7 +29,7 @@ KIND = core_campaign.Kind(
     measures=measures,
     summary=summary,
     columns=(("Events", "events"), ("Batches decided", "batches"), ("Records acknowledged", "acknowledged")),
-    faults=tuple(dict.fromkeys(FAULTS)),
+    faults=(*dict.fromkeys(FAULTS), "full disk"),
     virtual_s=int(END_MS) // 1000,
     title="The controller in the simulator",
     about=ABOUT,

@@ -75,6 +75,8 @@ class Broker:
         self.is_up = False
         self.is_paused = False
         self.is_cut_off = False
+        self.is_full = False
+        """Whether it says that it cannot write."""
         self.lost_epoch = -1
         """The epoch of the life that a probe found to be over."""
         self.wants_shutdown = False
@@ -125,7 +127,7 @@ class Broker:
             (),
             (FEATURE,),
             self.rack,
-            (b"d" * 15 + bytes([self.broker_id]),),
+            self.log_dirs,
             is_fenced=True,
             previous_epoch=self.last_epoch,
         )
@@ -140,6 +142,11 @@ class Broker:
 
     # --- the controller -------------------------------------------------------------------------------------------
 
+    @property
+    def log_dirs(self) -> tuple[bytes, ...]:
+        """Its one directory."""
+        return (b"d" * 15 + bytes([self.broker_id]),)
+
     def _beat(self, life: int) -> None:
         if life != self.life or not self.is_up:
             return
@@ -148,7 +155,12 @@ class Broker:
             return
         self._follow()
         command = Heartbeat(
-            self.broker_id, self.epoch, self.metadata_end - 1, log_end=0, wants_shutdown=self.wants_shutdown
+            self.broker_id,
+            self.epoch,
+            self.metadata_end - 1,
+            log_end=0,
+            wants_shutdown=self.wants_shutdown,
+            offline_log_dirs=self.log_dirs if self.is_full else (),
         )
 
         def answered(reply: Any) -> None:

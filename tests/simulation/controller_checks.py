@@ -96,6 +96,8 @@ class Checks:
             if not set(old.replicas) <= set(new.replicas) and new.leader_epoch == old.leader_epoch:
                 broken("ReplicasLeaveWithAnEpoch", f"{name}: {old} became {new}")
         self._lists(image, topic, name, new)
+        if old is None or new.isr != old.isr:
+            self._fitness(image, name, new)
         had = () if old is None else (*old.isr, *old.eligible_leader_replicas)
         for each in (*new.isr, *new.eligible_leader_replicas):
             if each not in had and self._runs(image, each):
@@ -118,6 +120,12 @@ class Checks:
         for each in now.isr:
             if not _is_there(image, each):
                 broken("ValidControllerState", f"{name}: broker {each} is fenced and in sync: {now}")
+
+    def _fitness(self, image: Image, name: str, now: Partition) -> None:
+        """Whoever decides on those in sync leaves out who cannot write, as long as somebody can."""
+        can_write = {image.brokers[each].can_write for each in now.isr if each in image.brokers}
+        if can_write == {True, False}:
+            broken("WritersFirst", f"{name}: {now}")
 
     def _everywhere(self, image: Image) -> None:
         for topic in image.topics.values():

@@ -12,6 +12,8 @@ from tests.simulation.controller_world import World
 from tests.simulation.invariants import has_converged
 
 END_MS: Final = 60_000.0
+FULL_WORLDS: Final = 0.3
+"""In how many of all worlds disks fill up."""
 PATIENCE_MS: Final = 90_000.0
 """Where moves are slow and many, or followers fall back again and again, there is something to do for longer."""
 
@@ -33,6 +35,7 @@ class Misfortune:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random: Random = world.streams.stream("faults")
+        self._disks: Random = world.streams.stream("full disks")
         self._people = People(world, self._random, world.streams.stream("people"))
         self._deeds: dict[str, Callable[[], None]] = {
             "crash": self._crash,
@@ -63,6 +66,8 @@ class Misfortune:
         world.after(4_000.0, self._people.produce)
         if world.options.faults:
             world.after(5_000.0, self._strike)
+        if self._disks.random() < FULL_WORLDS:
+            world.after(5_000.0, self._fill)
 
     def calm(self) -> None:
         """Everything is mended."""
@@ -72,7 +77,7 @@ class Misfortune:
         world.tell("calms down")
         world.go_on()
         for broker_id, broker in world.brokers.items():
-            broker.is_cut_off = broker.is_paused = False
+            broker.is_cut_off = broker.is_paused = broker.is_full = False
             if broker_id <= world.options.brokers or broker.life or broker_id in world.image.brokers:
                 broker.start()
 
@@ -126,6 +131,17 @@ class Misfortune:
 
     def _mend(self, broker: Broker) -> None:
         broker.is_cut_off = False
+
+    def _fill(self) -> None:
+        """A disk is full, or no longer. From a stream and on a time of its own: the other worlds are as they were."""
+        world = self._world
+        if world.is_calm:
+            return
+        broker = self._disks.choice(list(world.brokers.values()))
+        broker.is_full = not broker.is_full
+        world.counts["full disk"] += broker.is_full
+        world.tell(f"the disk of broker {broker.broker_id} {'is full' if broker.is_full else 'has room'}")
+        world.after(self._disks.choice((100.0, 1_000.0, 3_000.0)), self._fill)
 
     def _stall(self) -> None:
         self._world.stall()

@@ -69,6 +69,12 @@ def fences_before_partitions_are_handed_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(upkeep, "fence", fence)
 
 
+@caught_by("WritersFirst")
+def forgets_who_cannot_write(patch: pytest.MonkeyPatch) -> None:
+    """Whose disk is full stays in sync with others, and may be made the leader again."""
+    patch.setattr(partition_change, "_willing", lambda _wanted, active, _unfit: active)
+
+
 @caught_by("SilentBrokersGo")
 def never_fences(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Liveness, "expired", lambda *_: [])

@@ -47,7 +47,7 @@ def test_everything_happens() -> None:
     counts: Counter[str] = Counter()
     for run in run_all(range(2_000, 2_020)):
         counts.update(run.counts)
-    for kind in (*FAULTS, "really lost"):
+    for kind in (*FAULTS, "really lost", "full disk"):
         assert counts[kind] >= 5, f"{kind} happens too rarely: {counts}"
 
 
