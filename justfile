@@ -133,6 +133,11 @@ controller-failover *arguments:
     python -m tests.system.controller_failover --record {{ arguments }}
     python -m docs.pages
 
+# how long a client waits after the leader of its partition was killed, beside Apache Kafka; adds to
+# docs/results/client-failover.md (4 minutes, and 17 for Kafka). A piece: ./dev client-failover --kills 8 --clusters kafka
+client-failover *arguments:
+    python -m tests.system.client_failover --record {{ arguments }}
+
 # kills, power cuts, network cuts, pauses and rolling restarts of real nodes with replicas, under load: say how many of each;
 # adds to docs/results/cluster-faults.md
 cluster-faults *arguments:

@@ -8,6 +8,8 @@ from penstock.log import directory, recovery
 from penstock.log.log import Log, SyncTicket
 from penstock.log.producers import ProducerStates
 from penstock.log.space import Reserve
+from penstock.metadata.image import Image
+from penstock.metadata.liveness import Liveness
 from penstock.raft.replicas import VoterSet
 from penstock.replication.leader import Leader
 from penstock.server import quorum_runner
@@ -16,6 +18,7 @@ from penstock.server.producer_ids import ProducerIds
 from penstock.server.room import RoomWatch
 
 FORGOTTEN_RECORDS = 6
+LATE_MS = 15_000
 
 
 def _put(owner: Any, name: str, bug: object) -> None:
@@ -121,11 +124,23 @@ def lead_on_full_disk() -> None:
     _put(RoomWatch, "look", lambda _self: None)
 
 
+def fence_late() -> None:
+    """A broker that is gone leads on for a while: nobody looks for it, and its session is too long."""
+    expired = Liveness.expired
+
+    def expire_late(self: Liveness, image: Image, timeout_ms: int) -> list[int]:
+        return expired(self, image, timeout_ms + LATE_MS)
+
+    _put(Liveness, "lose", lambda _self, _broker_id, _epoch: None)
+    _put(Liveness, "expired", expire_late)
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "commit-alone": commit_alone,
     "fail-on-full-roll": fail_on_full_roll,
     "fail-on-full-write": fail_on_full_write,
+    "fence-late": fence_late,
     "forget-last-changes": forget_last_changes,
     "forget-names": forget_names,
     "forget-producers": forget_producers,
