@@ -22,6 +22,7 @@ from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
+from penstock.server.departures import Departures
 from penstock.server.dispatch import Dispatch
 from penstock.server.failed_logs import FailedLogs
 from penstock.server.group_commit import GroupCommit
@@ -184,6 +185,7 @@ class Node:
         self.predecessors = Predecessors()
         self.fetch_sessions = FetchSessions(self.entropy)
         self.topic_pieces = TopicPieces()
+        self.departures = Departures(ports.clock)
         self.complaints = Complaints()
         self.data_path = settings.data_path
         self._on_failure = on_failure
@@ -270,7 +272,7 @@ class Node:
         self._probes = Probes(self.controller, self.network)
         self.controller.on_active = self._probes.begin_all
         self._wardrobe = Wardrobe(self.controller)
-        self._messages = ReplicaMessages(ports, self.channel, self.controller)
+        self._messages = ReplicaMessages(ports, self.channel, self.controller, self.departures)
         self.replicas = ReplicaRunner(
             self.controller, self.clock, self.directory, self.partitions, self._wardrobe, self.upkeep, self._messages
         )

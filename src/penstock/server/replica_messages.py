@@ -10,6 +10,7 @@ from penstock.metadata.cluster_commands import AlteredPartition, AlteredPartitio
 from penstock.model.errors import ProtocolError
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
+from penstock.server.departures import Departures
 from penstock.wire.messages import alter_partition as altering
 from penstock.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -22,9 +23,12 @@ CHANGE_MS: Final = 1_500
 class ReplicaMessages:
     """Each source has one connection, on which one fetch at a time is under way."""
 
-    def __init__(self, ports: ClientPorts, channel: ControllerChannel, controller: ControllerRunner) -> None:
+    def __init__(
+        self, ports: ClientPorts, channel: ControllerChannel, controller: ControllerRunner, departures: Departures
+    ) -> None:
         self._channel = channel
         self._controller = controller
+        self._departures = departures
         name = f"replica-{controller.node_id}"
         self._pool = Pool(ports, client_id=name, login=None, connect_timeout_ms=CONNECT_MS, timeout_ms=CHANGE_MS)
 
@@ -41,9 +45,12 @@ class ReplicaMessages:
         try:
             connection = await self._pool.connection(Address(endpoint.host, endpoint.port), LANE)
             timeout_ms = self._controller.settings.number("replica.socket.timeout.ms")
-            return await connection.ask(request, FetchResponse, timeout_ms=timeout_ms)
+            response = await connection.ask(request, FetchResponse, timeout_ms=timeout_ms)
         except (ClientError, ProtocolError, OSError):
+            self._departures.lost(source)
             return None
+        self._departures.answered(source)
+        return response
 
     async def change(self, command: AlterPartition) -> AlteredPartitions | None:
         """What the controller answers to a change of who is in sync; None where it may or may not have heard of it."""

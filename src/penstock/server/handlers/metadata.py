@@ -5,7 +5,8 @@ Serves    Metadata 0–13: all topics (null; empty in version 0), by name, by id
 Answers   per topic, each once, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. This node's
           address is the one that the client reached, unless advertised.listeners says another.
 Departs   from Kafka 4.3: a topic that was made is in the answer already, ready to be written; why one could not be made
-          is told, where Kafka says UNKNOWN_TOPIC_OR_PARTITION for ever.
+          is told, where Kafka says UNKNOWN_TOPIC_OR_PARTITION for ever. While a broker has just been lost, the answer
+          waits a moment for who leads then, and the lost one stays among the brokers a moment longer (`departures`).
 """
 
 from collections.abc import Sequence
@@ -44,6 +45,7 @@ async def metadata(call: Call, frame: memoryview, position: int) -> Answer:
         return [
             write_answer(MetadataResponse(brokers=(), topics=()), refused, len(refused), version, call.correlation_id)
         ]
+    await node.departures.settled(node.controller)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNTOLD_OPERATIONS
     if topics is None or (version == 0 and not topics):
         image = node.controller.image
@@ -62,7 +64,7 @@ def _without_topics(node: Needs, call: Call, request: MetadataRequest) -> Metada
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=address.host, port=address.port, rack=broker.rack)
             for broker, address in found
-            if not broker.is_fenced
+            if node.departures.is_listed(broker, controller.image)
         ],
         cluster_id=node.directory.identity["cluster_id"],
         controller_id=controller.node_id,

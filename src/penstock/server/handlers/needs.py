@@ -9,6 +9,7 @@ from penstock.server.adoption import Adoption
 from penstock.server.complaints import Complaints
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
+from penstock.server.departures import Departures
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partitions import Partitions
 from penstock.server.predecessors import Predecessors
@@ -41,6 +42,7 @@ class Needs(Protocol):
     adoption: Adoption
     quorum: QuorumRunner
     topic_pieces: TopicPieces
+    departures: Departures
     complaints: Complaints
     data_path: str
     """Where the data directory lies, as its operator named it."""

@@ -21,6 +21,7 @@ from penstock.server.adoption import Adoption
 from penstock.server.complaints import Complaints
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
+from penstock.server.departures import Departures
 from penstock.server.dispatch import Dispatch
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers.metadata import metadata
@@ -105,7 +106,8 @@ class Cluster(Stand):
         self.fetch_sessions = FetchSessions(self.entropy)
         wardrobe = Wardrobe(self.controller)
         ports = ClientPorts(cast("Any", None), self.clock, self.entropy)
-        messages = ReplicaMessages(ports, self.channel, self.controller)
+        self.departures = Departures(self.clock)
+        messages = ReplicaMessages(ports, self.channel, self.controller, self.departures)
         self.replicas = ReplicaRunner(
             self.controller, self.clock, self.directory, self.partitions, wardrobe, self.upkeep, messages
         )
