@@ -168,6 +168,10 @@ controller-mutants *arguments:
 balance *arguments:
     python -m tests.simulation.balance --record {{ arguments }}
 
+# the same of real brokers under load, with 600 partitions; writes docs/results/balance-real.md (4 minutes)
+balance-real *arguments:
+    python -m tests.system.balance --record {{ arguments }}
+
 # a hundred simulated brokers on a quorum, with 100,000 partitions; adds to docs/results/big-cluster.md (3 minutes)
 big-cluster *arguments:
     python -m tests.simulation.big_cluster --record {{ arguments }}

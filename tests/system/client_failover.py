@@ -6,9 +6,10 @@
 Three nodes, each broker and controller and a process of its own, with their defaults; one partition with three
 replicas, two of which must be in sync. A librdkafka producer (idempotent, acks=all) sends a record every 10 ms, a
 consumer follows. The leader is killed (SIGKILL); the clock stops when a record that was sent after that is
-acknowledged, and for the consumer when it is read. Then the node is started again, and the next kill, of whoever leads
-then, comes when all replicas are in sync and all controllers have caught up. Nothing may be lost, doubled or out of
-order. `--record` adds the kills to docs/results/client-failover.md; `--plant` gives Penstock's nodes a bug.
+acknowledged, and for the consumer when it is read. Then the node is started again, and the next kill comes when all
+replicas are in sync and all controllers have caught up. Every third leader that is killed is the active controller,
+too. Nothing may be lost, doubled or out of order. `--record` adds the kills to docs/results/client-failover.md;
+`--plant` gives Penstock's nodes a bug.
 """
 
 import argparse
@@ -17,7 +18,6 @@ import datetime
 import json
 import platform
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -28,13 +28,16 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 import confluent_kafka
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient
 
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
+from penstock.client.metadata import TopicPartition
 from tests.system.cluster_faults import NODES, WHOLE_S, Town
 from tests.system.controller_failover import KafkaProcess, Killable
-from tests.system.density import revision
+from tests.system.density import revision, say
 from tests.system.load import create_topics
 from tests.system.mortal_node import Broken
 from tests.system.plants import PLANTS
@@ -240,9 +243,8 @@ async def measure(
     kills: list[Kill] = []
     with clients(trio.bootstrap) as (sender, reader):
         for number in range(count):
-            leader = await _until_whole(admin)
+            leader, was_controller = await _next_victim(admin, trio.bootstrap, number)
             await _until_follows(sender, reader)
-            was_controller = (await until_all_vote(admin, len(NODES))).leader_id == leader
             acked, read = len(sender.acked), len(reader.read)
             killed_s = time.monotonic()
             trio.nodes[leader].end(signal.SIGKILL)
@@ -250,10 +252,34 @@ async def measure(
             read_s = await _first(reader.read, read, killed_s, limit_s, "read")
             kills.append(Kill(acked_s, read_s, was_controller))
             trio.nodes[leader].start()
-            tell(f"{number + 1} of {count} kills, the last one's records acknowledged after {acked_s:.2f} s")
+            who = f"node {leader}{', the active controller, too' if was_controller else ''}"
+            tell(f"kill {number + 1} of {count}, {who}: acknowledged after {acked_s:.2f} s, read after {read_s:.2f} s")
         await _until_whole(admin)
     await cluster.close()
     return kills
+
+
+async def _next_victim(admin: Admin, bootstrap: str, number: int) -> tuple[int, bool]:
+    """Who leads once all is whole again, and whether it is the active controller: every third one is made to be."""
+    wants_controller = number % 3 == 1
+    while True:
+        leader = await _until_whole(admin)
+        controller = (await until_all_vote(admin, len(NODES))).leader_id
+        if (leader == controller) == wants_controller:
+            return leader, wants_controller
+        wanted = controller if wants_controller else next(each for each in NODES if each != controller)
+        await _hand_over(admin, bootstrap, wanted)
+
+
+async def _hand_over(admin: Admin, bootstrap: str, leader: int) -> None:
+    """Makes somebody the preferred leader, and has that one elected."""
+    replicas = [leader, *(each for each in NODES if each != leader)]
+    for refused in (await admin.alter_reassignments({TopicPartition(TOPIC, 0): replicas})).values():
+        if refused is not None:
+            raise refused
+    elector: Any = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    place = confluent_kafka.TopicPartition(TOPIC, 0)
+    await asyncio.to_thread(lambda: elector.elect_leaders(ElectionType.PREFERRED, [place]).result(FAILOVER_S))
 
 
 async def _first(seen: Sequence[tuple[float, float]], since: int, killed_s: float, limit_s: float, what: str) -> float:
@@ -327,6 +353,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="of each cluster's leader (a minute for 12, Kafka: 3)")
     parser.add_argument("--clusters", default="penstock,kafka", help="which, by commas: penstock, kafka")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a bug of Penstock's nodes; nothing is recorded")
+    parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which are kept")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     wanted = options.clusters.split(",")
@@ -334,20 +361,16 @@ def main() -> int:
         parser.error(f"--clusters knows {', '.join(CLUSTERS)}, not {', '.join(sorted(unknown))}")
     is_good = True
     for cluster in wanted:
-        with tempfile.TemporaryDirectory(prefix="penstock-client-failover-") as directory:
-            kills = run(Path(directory), cluster, options.kills, plant=options.plant, tell=_tell)
-        print(f"\n{HEAD}\n{row(CLUSTERS[cluster], kills)}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="penstock-client-failover-") as temporary:
+            directory = options.keep or Path(temporary)
+            kills = run(directory, cluster, options.kills, plant=options.plant, tell=say)
+        print(f"{HEAD}\n{row(CLUSTERS[cluster], kills)}", flush=True)
         if options.record and options.plant is None:
             write([*load(), _piece(cluster, kills)])
         if cluster == "penstock":
             acked_s = [each.acked_s for each in kills]
             is_good = percentile(acked_s, 50) <= P50_S_MAX and percentile(acked_s, 99) <= P99_S_MAX
     return 0 if is_good else 1
-
-
-def _tell(sentence: str) -> None:
-    if sys.stdout.isatty():
-        print(f"\r{sentence}   ", end="", flush=True)
 
 
 def _piece(cluster: str, kills: Sequence[Kill]) -> dict[str, Any]:
@@ -395,10 +418,10 @@ Three nodes, each broker and controller and a process of its own, on one machine
 three replicas, min.insync.replicas=2. A librdkafka producer (idempotent, acks=all) sends a record every
 {1000 * PACE_S:.0f} ms and a librdkafka consumer follows, both otherwise with their defaults. The leader is killed
 (SIGKILL). *Acknowledged again* is the time from there until a record that was sent after the kill is acknowledged,
-*read again* until one is read. Then the node is started again; the next kill, of whoever leads then, comes when all
-replicas are in sync, all controllers have caught up and the clients have, too. Everything that was sent was
-acknowledged and read, once and in order. The same script, clients and machine for both clusters; both with their
-defaults. Asked for, of Penstock: p50 at most {P50_S_MAX:.0f} s, p99 at most {P99_S_MAX:.0f} s.
+*read again* until one is read. Then the node is started again; the next kill comes when all replicas are in sync, all
+controllers have caught up and the clients have, too. Every third leader that is killed is the active controller, too.
+Everything that was sent was acknowledged and read, once and in order. The same script, clients and machine for both
+clusters; both with their defaults. Asked of Penstock: p50 at most {P50_S_MAX:.0f} s, p99 at most {P99_S_MAX:.0f} s.
 
 {HEAD}
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|

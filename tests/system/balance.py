@@ -1,0 +1,462 @@
+"""A cluster that balances itself, for real: a fourth broker joins three under load, later another one is emptied.
+
+    python -m tests.system.balance --record                          600 partitions with three replicas (4 minutes)
+    python -m tests.system.balance --partitions 60 --before 5        a short one
+
+Nodes are processes of their own with their defaults. A librdkafka producer (idempotent, acks=all) writes to all
+partitions at a steady pace, first to three brokers, then while the fourth joins and is given its share, then while one
+is decommissioned (`penstock cluster decommission`). Nobody asks for anything else. Everything has to be acknowledged;
+the metadata log tells afterwards whether a partition ever lacked a replica. `--record` writes
+docs/results/balance-real.md.
+"""
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import platform
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import confluent_kafka
+
+from penstock.cli.cluster_nodes import LocalCluster
+from penstock.client.admin import Admin, NewTopic
+from penstock.client.cluster import Cluster
+from penstock.client.errors import ClientError
+from penstock.client.metadata import Partition
+from tests.system.commands import Shell
+from tests.system.density import revision, say
+from tests.system.mortal_node import Broken
+from tests.system.partition_histories import histories_of
+from tests.system.quorum_kills import RESULTS, percentile
+from tests.system.victim import free_port
+
+REPLICAS: Final = 3
+JOINS: Final = 4
+LEAVES: Final = 2
+PARTITIONS_PER_TOPIC: Final = 100
+TOPIC: Final = "balance-"
+RATE: Final = 200.0
+RECORD_BYTES: Final = 1_000
+FILLING_BYTES: Final = 32_000
+LOOK_S: Final = 1.0
+DEADLINE_S: Final = 600.0
+UNEVEN_MAX: Final = 0.1
+SLOWER_MAX: Final = 2.0
+"""What is asked for."""
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+class Load(threading.Thread):
+    """A producer that sends so many records a second, each to any partition."""
+
+    def __init__(self, bootstrap: str, places: list[tuple[str, int]], rate: float) -> None:
+        super().__init__(name="load", daemon=True)
+        self.acked: list[tuple[float, float]] = []
+        """When each was sent, and how long that took."""
+        self.problems: list[str] = []
+        self._places = places
+        self._pace_s = 1.0 / rate
+        self._stopping = threading.Event()
+        self._producer: Any = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "log_level": 0}
+        )
+
+    def fill(self, partition_bytes: int) -> None:
+        """Something for every partition, so that there is something to copy."""
+        sizes = [min(FILLING_BYTES, partition_bytes - at) for at in range(0, partition_bytes, FILLING_BYTES)]
+        for topic, index in self._places:
+            for size in sizes:
+                self._send(topic, index, os.urandom(size))
+            self._producer.poll(0)
+        if self._producer.flush(DEADLINE_S):
+            raise Broken("what was to be copied could not be written")
+        self.acked.clear()
+
+    def run(self) -> None:
+        drawn = random.Random(7)
+        value = drawn.randbytes(RECORD_BYTES)
+        due_s = time.monotonic()
+        while not self._stopping.is_set():
+            now_s = time.monotonic()
+            if now_s >= due_s:
+                self._send(*drawn.choice(self._places), value)
+                due_s = max(due_s + self._pace_s, now_s - LOOK_S)
+            self._producer.poll(max(0.0, due_s - time.monotonic()))
+
+    def _send(self, topic: str, index: int, value: bytes) -> None:
+        sent_s = time.monotonic()
+
+        def on_delivery(error: Any, _message: Any) -> None:
+            if error is not None:
+                self.problems.append(f"{topic}-{index}: a record was given up: {error}")
+            else:
+                self.acked.append((sent_s, time.monotonic() - sent_s))
+
+        self._producer.produce(topic, value, partition=index, on_delivery=on_delivery)
+
+    def stop(self) -> None:
+        """Sends no more, and waits for what is under way."""
+        self._stopping.set()
+        self.join()
+        if left := self._producer.flush(DEADLINE_S):
+            self.problems.append(f"{left} records were never answered")
+
+    def took_s(self, began_s: float, ended_s: float) -> list[float]:
+        """How long acknowledgements took of what was sent in that time."""
+        return [took_s for sent_s, took_s in self.acked if began_s <= sent_s < ended_s]
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What every broker has."""
+
+    held: dict[int, int]
+    led: dict[int, int]
+    moving: int
+
+    @property
+    def held_unevenness(self) -> float:
+        return unevenness(self.held)
+
+    @property
+    def led_unevenness(self) -> float:
+        return unevenness(self.led)
+
+
+def unevenness(counts: Mapping[int, int]) -> float:
+    """How far the share of one is from even, at most."""
+    even = sum(counts.values()) / len(counts)
+    return max(abs(each - even) for each in counts.values()) / even
+
+
+def spread_of(partitions: list[Partition], brokers: list[int]) -> Spread:
+    held, led = Counter(dict.fromkeys(brokers, 0)), Counter(dict.fromkeys(brokers, 0))
+    for each in partitions:
+        held.update(each.replicas)
+        led[each.leader] += 1
+    moving = sum(len(each.replicas) > REPLICAS for each in partitions)
+    return Spread(dict(sorted(held.items())), dict(sorted(led.items())), moving)
+
+
+class Town:
+    """Nodes, and what a client sees of them."""
+
+    def __init__(self, directory: Path, partitions: int, settings: Mapping[str, str]) -> None:
+        self.local = LocalCluster(directory)
+        self._settings = settings
+        self.grow(REPLICAS)
+        self.places = [
+            (f"{TOPIC}{at // PARTITIONS_PER_TOPIC:02d}", at % PARTITIONS_PER_TOPIC) for at in range(partitions)
+        ]
+        self.cluster = Cluster([each.address for each in self.local.nodes], timeout_ms=60_000)
+        self.admin = Admin(self.cluster)
+
+    def grow(self, count: int) -> None:
+        """Nodes until there are so many; they run."""
+        for node in self.local.grow(count, free_port()):
+            with (self.local.home(node.node_id) / "server.properties").open("a") as file:
+                file.writelines(f"{name}={value}\n" for name, value in self._settings.items())
+            self.local.start(node.node_id)
+
+    async def make(self) -> None:
+        """The topics."""
+        await self.until(self._all_serve, "all three serve")
+        counts = Counter(topic for topic, _ in self.places)
+        await self.admin.create_topics(
+            [NewTopic(name, count, REPLICAS, {"min.insync.replicas": "2"}) for name, count in counts.items()],
+            timeout_ms=120_000,
+        )
+        await self.until(self._all_in_sync, "all are in sync")
+
+    def decommission(self, node_id: int) -> None:
+        """As an operator does it."""
+        Shell(self.local.path)("cluster", "decommission", str(node_id), "--dir", ".")
+
+    async def partitions(self) -> list[Partition]:
+        topics = await self.admin.list_topics()
+        return [each for topic in topics if topic.name.startswith(TOPIC) for each in topic.partitions]
+
+    async def spread(self) -> Spread:
+        return spread_of(await self.partitions(), [each.node_id for each in self.local.nodes])
+
+    async def _all_serve(self) -> bool:
+        return len((await self.admin.describe_cluster()).brokers) == len(self.local.nodes)
+
+    async def _all_in_sync(self) -> bool:
+        found = await self.partitions()
+        return len(found) == len(self.places) and all(len(each.isr) == REPLICAS for each in found)
+
+    async def until(self, question: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:
+        """Until it is so, but not for ever."""
+        end_s = time.monotonic() + deadline_s
+        while True:
+            try:
+                if await question():
+                    return
+            except ClientError:
+                pass  # nobody serves yet
+            if time.monotonic() > end_s:
+                raise Broken(f"after {deadline_s:.0f} s it is not so that {what}")
+            await asyncio.sleep(LOOK_S / 4)
+
+    async def close(self) -> None:
+        await self.cluster.close()
+        for node in self.local.nodes:
+            self.local.kill(node.node_id)
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Phase:
+    """A time under load, as the page has it."""
+
+    what: str
+    seconds: float
+    acks: int
+    p50_ms: float
+    p99_ms: float
+    held: dict[int, int] = field(default_factory=dict)
+    led: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """A run, as the page has it."""
+
+    partitions: int
+    partition_bytes: int
+    rate: float
+    phases: list[Phase]
+    lacks: list[str]
+    moves: int
+    arriving_most: int
+    date: str
+    revision: str
+
+    def phase(self, what: str) -> Phase:
+        return next(each for each in self.phases if each.what == what)
+
+    def slower(self, what: str) -> float:
+        """p99, compared with the beginning."""
+        return self.phase(what).p99_ms / self.phases[0].p99_ms
+
+    @property
+    def is_balanced(self) -> bool:
+        joined, left = self.phase(JOINING), self.phase(LEAVING)
+        shares = (joined.held, joined.led, _without(left.held), _without(left.led))
+        is_empty = not left.held[LEAVES] and not left.led[LEAVES]
+        return is_empty and not self.lacks and all(unevenness(each) <= UNEVEN_MAX for each in shares)
+
+
+BEFORE: Final = "three brokers"
+JOINING: Final = f"broker {JOINS} joins"
+AFTER: Final = "four brokers, at rest"
+LEAVING: Final = f"broker {LEAVES} is decommissioned"
+AT_LAST: Final = "three brokers, at rest"
+
+
+def _without(counts: Mapping[int, int]) -> dict[int, int]:
+    return {node_id: count for node_id, count in counts.items() if node_id != LEAVES}
+
+
+class Measurement:
+    """Phase after phase."""
+
+    def __init__(self, town: Town, load: Load, deadline_s: float) -> None:
+        self._town = town
+        self._load = load
+        self._deadline_s = deadline_s
+        self.phases: list[Phase] = []
+
+    async def rest(self, what: str, seconds: float) -> None:
+        """Nothing happens but the load."""
+        began_s = time.monotonic()
+        while time.monotonic() < began_s + seconds:
+            await self._town.spread()  # as often as while something happens
+            await asyncio.sleep(LOOK_S)
+        await self._end(what, began_s)
+
+    async def until(self, what: str, cause: Callable[[], None], is_done: Callable[[Spread], bool]) -> None:
+        """Something is caused, and the cluster sees to it."""
+        began_s, told_s = time.monotonic(), 0.0
+        await asyncio.to_thread(cause)
+        while True:
+            spread = await self._town.spread()
+            if is_done(spread) and not spread.moving:
+                break
+            if self._load.problems:
+                raise Broken("; ".join(self._load.problems[:5]))
+            if time.monotonic() > began_s + self._deadline_s:
+                raise Broken(f"{what}: not done in {self._deadline_s:.0f} s, {spread}")
+            if time.monotonic() > told_s + 10 * LOOK_S:
+                told_s = time.monotonic()
+                say(f"{what}: {spread.held}, leading {spread.led}, {spread.moving} moving")
+            await asyncio.sleep(LOOK_S)
+        await self._end(what, began_s)
+
+    async def _end(self, what: str, began_s: float) -> None:
+        ended_s, spread = time.monotonic(), await self._town.spread()
+        took_ms = [1000 * each for each in self._load.took_s(began_s, ended_s)]
+        p50_ms, p99_ms = (round(percentile(took_ms, each), 1) for each in (50, 99))
+        seconds = round(ended_s - began_s, 1)
+        self.phases.append(Phase(what, seconds, len(took_ms), p50_ms, p99_ms, spread.held, spread.led))
+        say(phase_row(self.phases[-1], self.phases[0].p99_ms))
+
+
+@contextmanager
+def loading(town: Town, rate: float, partition_bytes: int) -> Iterator[Load]:
+    """Under load; everything has to be acknowledged."""
+    load = Load(",".join(each.address for each in town.local.nodes), town.places, rate)
+    load.fill(partition_bytes)
+    load.start()
+    try:
+        yield load
+    finally:
+        load.stop()
+    if load.problems:
+        raise Broken("; ".join(load.problems[:5]))
+
+
+async def measure(
+    directory: Path,
+    partitions: int,
+    *,
+    before_s: float,
+    rate: float = RATE,
+    partition_bytes: int = 0,
+    deadline_s: float = DEADLINE_S,
+    settings: Mapping[str, str] | None = None,
+) -> Outcome:
+    """A broker joins, and another one leaves."""
+    town = Town(directory, partitions, settings or {})
+    try:
+        await town.make()
+        say(f"{partitions} partitions are made")
+        with loading(town, rate, partition_bytes) as load:
+            measurement = Measurement(town, load, deadline_s)
+            await measurement.rest(BEFORE, before_s)
+            await measurement.until(JOINING, lambda: town.grow(JOINS), _is_even)
+            await measurement.rest(AFTER, before_s / 2)
+            await measurement.until(LEAVING, lambda: town.decommission(LEAVES), _is_empty)
+            await measurement.rest(AT_LAST, before_s / 2)
+            histories = histories_of(town.local.home(1) / "data")
+    finally:
+        await town.close()
+    return Outcome(
+        partitions,
+        partition_bytes,
+        rate,
+        measurement.phases,
+        histories.lacks,
+        histories.moves,
+        histories.arriving_most,
+        datetime.date.today().isoformat(),
+        revision(),
+    )
+
+
+def _is_even(spread: Spread) -> bool:
+    return max(spread.held_unevenness, spread.led_unevenness) <= UNEVEN_MAX
+
+
+def _is_empty(spread: Spread) -> bool:
+    return not spread.held[LEAVES] and not spread.led[LEAVES]
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+HEAD: Final = (
+    "| What | Seconds | Replicas per broker | Leaders per broker | Acknowledged | p50 ms | p99 ms | Compared |"
+)
+
+
+def phase_row(phase: Phase, first_p99_ms: float) -> str:
+    cells = [
+        phase.what,
+        f"{phase.seconds:.0f}",
+        ", ".join(f"{each}" for each in phase.held.values()),
+        ", ".join(f"{each}" for each in phase.led.values()),
+        f"{phase.acks:,}",
+        f"{phase.p50_ms:.1f}",
+        f"{phase.p99_ms:.1f}",
+        f"{phase.p99_ms / first_p99_ms:.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def write(outcome: Outcome) -> None:
+    (RESULTS / "balance-real.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+    rows = "\n".join(phase_row(each, outcome.phases[0].p99_ms) for each in outcome.phases)
+    joined, left = outcome.phase(JOINING), outcome.phase(LEAVING)
+    text = f"""# A cluster that balances itself, for real
+
+Three nodes, each broker and controller and a process of its own, with their defaults, on one machine of two shared
+cores; {outcome.partitions} partitions with three replicas, min.insync.replicas=2, {outcome.partition_bytes // 1024} KiB
+in each. A librdkafka producer (idempotent, acks=all) sends {outcome.rate:.0f} records of 1 kB a second, each to any
+partition. A fourth broker is started; later one of the others is decommissioned. Nobody asks for anything else.
+Goals: every share within 10 % of even; nothing left on who leaves; no partition that lacks a replica; p99 of
+acknowledgements at most {SLOWER_MAX:.0f} times that of the beginning (*Compared*).
+
+{HEAD}
+|---|--:|---|---|--:|--:|--:|--:|
+{rows}
+
+Brokers are listed in the order of their numbers. Furthest from even once broker {JOINS} had joined:
+{100 * unevenness(joined.held):.1f} % of replicas, {100 * unevenness(joined.led):.1f} % of leaders; among the three that
+were left at last {100 * unevenness(_without(left.held)):.1f} % and {100 * unevenness(_without(left.led)):.1f} %.
+{outcome.moves:,} replicas were moved, at most {outcome.arriving_most} on the way to one broker at a time. Times at
+which a replica that was not on its way was not in sync, by the metadata log: {len(outcome.lacks)}. Every record was
+acknowledged. [balance.md](balance.md) has the same with 3,000 partitions in virtual time.
+
+`python -m tests.system.balance --record`, {outcome.date}, revision {outcome.revision}, Python
+{platform.python_version()}, 2 shared cores, 24 GiB.
+"""
+    (RESULTS / "balance-real.md").write_text(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=600)
+    parser.add_argument("--kibibytes", type=int, default=256, help="what lies in each partition at first")
+    parser.add_argument("--rate", type=float, default=RATE, help="records per second")
+    parser.add_argument("--before", type=float, default=30.0, metavar="SECONDS", help="how long it is at rest at first")
+    parser.add_argument("--directory", type=Path, help="where the brokers' files go, and stay")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="penstock-balance-") as scratch:
+        outcome = asyncio.run(
+            measure(
+                options.directory or Path(scratch),
+                options.partitions,
+                before_s=options.before,
+                rate=options.rate,
+                partition_bytes=options.kibibytes << 10,
+            )
+        )
+    say(f"{outcome.moves} moves, {outcome.arriving_most} at a time, lacking a replica: {outcome.lacks[:5]}")
+    if options.record:
+        write(outcome)
+    is_fast = max(outcome.slower(JOINING), outcome.slower(LEAVING)) <= SLOWER_MAX
+    return 0 if outcome.is_balanced and is_fast else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
