@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import datetime
 import json
+import math
 import platform
 import signal
 import tempfile
@@ -233,9 +234,15 @@ def clients(bootstrap: str) -> Iterator[tuple[Sender, Reader]]:
 
 
 async def measure(
-    trio: Trio, count: int, *, limit_s: float = LIMIT_S, tell: Callable[[str], None] = lambda _: None
+    trio: Trio,
+    count: int,
+    *,
+    limit_s: float = LIMIT_S,
+    seconds_max: float = math.inf,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> list[Kill]:
-    """Kills the leader so many times."""
+    """Kills the leader so many times, as far as the time goes."""
+    began_s = time.monotonic()
     cluster = Cluster(trio.bootstrap, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000))
     admin = Admin(cluster)
     await _until_all_serve(admin)
@@ -243,6 +250,8 @@ async def measure(
     kills: list[Kill] = []
     with clients(trio.bootstrap) as (sender, reader):
         for number in range(count):
+            if time.monotonic() > began_s + seconds_max:
+                break
             leader, was_controller = await _next_victim(admin, trio.bootstrap, number)
             await _until_follows(sender, reader)
             acked, read = len(sender.acked), len(reader.read)
@@ -336,13 +345,14 @@ def run(
     kills: int,
     *,
     limit_s: float = LIMIT_S,
+    seconds_max: float = math.inf,
     plant: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Kill]:
     """Kills on a cluster that is made for them."""
     made = KafkaTown(directory) if cluster == "kafka" else Town(directory, plant=plant)
     with made as trio:
-        return asyncio.run(measure(trio, kills, limit_s=limit_s, tell=tell))
+        return asyncio.run(measure(trio, kills, limit_s=limit_s, seconds_max=seconds_max, tell=tell))
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -352,6 +362,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50, help="of each cluster's leader (a minute for 12, Kafka: 3)")
     parser.add_argument("--clusters", default="penstock,kafka", help="which, by commas: penstock, kafka")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="then no further kill of this cluster follows")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a bug of Penstock's nodes; nothing is recorded")
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which are kept")
     parser.add_argument("--record", action="store_true")
@@ -363,7 +374,7 @@ def main() -> int:
     for cluster in wanted:
         with tempfile.TemporaryDirectory(prefix="penstock-client-failover-") as temporary:
             directory = options.keep or Path(temporary)
-            kills = run(directory, cluster, options.kills, plant=options.plant, tell=say)
+            kills = run(directory, cluster, options.kills, seconds_max=options.seconds, plant=options.plant, tell=say)
         print(f"{HEAD}\n{row(CLUSTERS[cluster], kills)}", flush=True)
         if options.record and options.plant is None:
             write([*load(), _piece(cluster, kills)])
