@@ -1,8 +1,8 @@
 """Brokers that were lost a moment ago, and what clients are told of them meanwhile.
 
 A client asks who leads as soon as its connection to a leader breaks, which may be before the controller has heard of
-it; told the old leader again, it waits until its next turn to ask (librdkafka: up to a second). So for a moment after a
-fetch from a broker was lost, Metadata waits for what the controller makes of it.
+it; told the old leader again, it waits until its next turn to ask (librdkafka: up to a second). So for a moment after
+the connection for fetches from a broker was lost, Metadata waits for what the controller makes of it.
 
 A broker that was fenced stays among the brokers that Metadata lists for a moment, though it leads nothing: a client may
 throw away what it has for a broker that is not listed before it has taken the partitions elsewhere (librdkafka since
@@ -12,28 +12,39 @@ throw away what it has for a broker that is not listed before it has taken the p
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.metadata.image import Broker, Image
 from penstock.model.errors import ProtocolError
 from penstock.model.ports import Clock
 from penstock.server.controller_runner import ControllerRunner
 
-DOUBT_MS: Final = 300
-"""How long a lost fetch makes Metadata wait at most. What takes longer waits for the broker's session to end."""
+DOUBT_MS: Final = 1_000
+"""How long a lost connection makes Metadata wait at most: another controller may have to be elected first. What takes
+longer waits for the broker's session to end."""
 LISTED_MS: Final = 2_000
 """How long a broker that was fenced stays listed."""
+
+
+class Reached(Protocol):
+    """A connection."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended, by whomever."""
 
 
 class Departures:
     """See the module."""
 
-    __slots__ = ("_brokers", "_clock", "_fenced_ms", "_lost_ms")
+    __slots__ = ("_brokers", "_clock", "_fenced_ms", "_lost_ms", "_reached")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lost_ms: dict[int, int] = {}
-        """When the first fetch from a broker was lost, for those that have not answered one since."""
+        """When a broker was lost that has not answered since."""
+        self._reached: dict[int, Reached] = {}
+        """By which connection a broker answered last."""
         self._brokers: Mapping[int, Broker] = {}
         self._fenced_ms: dict[int, int] = {}
 
@@ -41,10 +52,12 @@ class Departures:
 
     def lost(self, broker_id: int) -> None:
         """A fetch was not answered."""
+        self._reached.pop(broker_id, None)
         self._lost_ms.setdefault(broker_id, self._clock.monotonic_ms())
 
-    def answered(self, broker_id: int) -> None:
+    def answered(self, broker_id: int, connection: Reached) -> None:
         """A fetch was answered."""
+        self._reached[broker_id] = connection
         if self._lost_ms:
             self._lost_ms.pop(broker_id, None)
 
@@ -52,6 +65,8 @@ class Departures:
 
     async def settled(self, controller: ControllerRunner) -> None:
         """Returns when the controller has fenced those who were just lost, or when that takes too long."""
+        for broker_id in [each for each, connection in self._reached.items() if connection.is_closed]:
+            self.lost(broker_id)  # between two fetches
         if self._lost_ms and self._is_in_doubt(controller.image):
             with suppress(TimeoutError, ProtocolError):
                 async with asyncio.timeout(DOUBT_MS / 1000):

@@ -1,7 +1,8 @@
 """A broker whose connection has ended is looked for at once: its partitions need not wait for its session to end.
 
 Only a machine that says that nobody listens there is believed: silence says nothing before the session is over, and a
-broker that is heard of meanwhile is not fenced.
+broker that is heard of meanwhile is not fenced. A process that ends closes its doors one after the other, so it is
+looked for more than once.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from penstock.server.controller_runner import ControllerRunner
 logger = logging.getLogger("penstock.controller")
 
 PROBE_S: Final = 1.0
+PAUSES_S: Final = (0.0, 0.02, 0.1, 0.5)
+"""Before each look."""
 
 
 class Probes:
@@ -27,10 +30,8 @@ class Probes:
 
     def begin(self, broker_id: int, broker_epoch: int) -> None:
         """The connection of that registration's heartbeats has ended."""
-        controller, key = self._controller, (broker_id, broker_epoch)
-        broker = controller.image.brokers.get(broker_id)
-        is_of_interest = broker is not None and broker.epoch == broker_epoch and not broker.is_fenced
-        if is_of_interest and controller.is_active and not self._is_stopping and key not in self._under_way:
+        key = (broker_id, broker_epoch)
+        if self._is_of_interest(broker_id, broker_epoch) and not self._is_stopping and key not in self._under_way:
             self._under_way[key] = asyncio.get_running_loop().create_task(self._look(broker_id, broker_epoch))
 
     def begin_all(self) -> None:
@@ -47,15 +48,32 @@ class Probes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _is_of_interest(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._controller.image.brokers.get(broker_id)
+        is_there = broker is not None and broker.epoch == broker_epoch and not broker.is_fenced
+        return is_there and self._controller.is_active
+
     async def _look(self, broker_id: int, broker_epoch: int) -> None:
+        try:
+            for pause_s in PAUSES_S:
+                await asyncio.sleep(pause_s)
+                if not self._is_of_interest(broker_id, broker_epoch):
+                    return
+                if await self._is_refused(broker_id):
+                    logger.info("Broker %d is gone.", broker_id)
+                    self._controller.lose(broker_id, broker_epoch)
+                    return
+        finally:
+            self._under_way.pop((broker_id, broker_epoch), None)
+
+    async def _is_refused(self, broker_id: int) -> bool:
+        """Whether the broker's machine says that nobody listens there."""
         try:
             endpoint = self._controller.image.brokers[broker_id].listeners[0]
             async with asyncio.timeout(PROBE_S):
                 (await self._network.connect(endpoint.host, endpoint.port)).close()
         except ConnectionRefusedError:
-            logger.info("Broker %d is gone.", broker_id)
-            self._controller.lose(broker_id, broker_epoch)
-        except (OSError, TimeoutError, KeyError, IndexError):
+            return True
+        except (OSError, TimeoutError, IndexError):
             pass  # nothing was learned
-        finally:
-            self._under_way.pop((broker_id, broker_epoch), None)
+        return False

@@ -49,7 +49,7 @@ class ReplicaMessages:
         except (ClientError, ProtocolError, OSError):
             self._departures.lost(source)
             return None
-        self._departures.answered(source)
+        self._departures.answered(source, connection)
         return response
 
     async def change(self, command: AlterPartition) -> AlteredPartitions | None:

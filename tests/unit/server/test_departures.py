@@ -11,6 +11,12 @@ from tests.unit.server.handlers.cluster import on_virtual_time
 ME, OTHER = 1, 2
 
 
+class Line:
+    """A connection."""
+
+    is_closed = False
+
+
 class Scene:
     """Two brokers, of whom one is lost; a controller that fences it when it is told to."""
 
@@ -63,9 +69,21 @@ def test_metadata_does_not_wait_for_long_nor_again() -> None:
         assert DOUBT_MS <= await scene.waited_ms() <= DOUBT_MS + 1
         scene.departures.lost(OTHER)
         assert await scene.waited_ms() == 0, "it is still the same loss"
-        scene.departures.answered(OTHER)
+        scene.departures.answered(OTHER, Line())
         scene.departures.lost(OTHER)
         assert await scene.waited_ms() >= DOUBT_MS
+
+    on_virtual_time(story)
+
+
+def test_a_connection_that_ends_between_two_fetches_is_noticed() -> None:
+    async def story() -> None:
+        scene, line = Scene(), Line()
+        scene.departures.answered(OTHER, line)
+        assert await scene.waited_ms() == 0
+        line.is_closed = True
+        assert await scene.waited_ms() >= DOUBT_MS
+        assert await scene.waited_ms() == 0
 
     on_virtual_time(story)
 
@@ -74,7 +92,7 @@ def test_who_has_answered_since_or_is_unknown_is_not_waited_for() -> None:
     async def story() -> None:
         scene = Scene()
         scene.departures.lost(OTHER)
-        scene.departures.answered(OTHER)
+        scene.departures.answered(OTHER, Line())
         scene.departures.lost(7)
         assert await scene.waited_ms() == 0
 
