@@ -2,6 +2,7 @@
 
     python -m tests.system.balance --record                          600 partitions with three replicas (4 minutes)
     python -m tests.system.balance --partitions 60 --before 5        a short one
+    python -m tests.system.balance --set reassignment.replicas.per.broker.max=1
 
 Nodes are processes of their own with their defaults. A librdkafka producer (idempotent, acks=all) writes to all
 partitions at a steady pace, first to three brokers, then while the fourth joins and is given its share, then while one
@@ -35,7 +36,7 @@ from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Partition
 from tests.system.commands import Shell
-from tests.system.density import revision, say
+from tests.system.density import TICKS_PER_S, revision, say
 from tests.system.mortal_node import Broken
 from tests.system.partition_histories import histories_of
 from tests.system.quorum_kills import RESULTS, percentile
@@ -139,6 +140,12 @@ class Spread:
         return unevenness(self.led)
 
 
+def cpu_s(pid: int) -> float:
+    """What a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
 def unevenness(counts: Mapping[int, int]) -> float:
     """How far the share of one is from even, at most."""
     even = sum(counts.values()) / len(counts)
@@ -195,6 +202,10 @@ class Town:
     async def spread(self) -> Spread:
         return spread_of(await self.partitions(), [each.node_id for each in self.local.nodes])
 
+    def cpu_s(self) -> float:
+        """What all nodes have used."""
+        return sum(cpu_s(pid) for each in self.local.nodes if (pid := self.local.pid(each.node_id)) is not None)
+
     async def _all_serve(self) -> bool:
         return len((await self.admin.describe_cluster()).brokers) == len(self.local.nodes)
 
@@ -233,6 +244,8 @@ class Phase:
     acks: int
     p50_ms: float
     p99_ms: float
+    cores: float
+    """What all brokers used."""
     held: dict[int, int] = field(default_factory=dict)
     led: dict[int, int] = field(default_factory=dict)
 
@@ -244,6 +257,7 @@ class Outcome:
     partitions: int
     partition_bytes: int
     rate: float
+    settings: dict[str, str]
     phases: list[Phase]
     lacks: list[str]
     moves: int
@@ -284,11 +298,12 @@ class Measurement:
         self._town = town
         self._load = load
         self._deadline_s = deadline_s
+        self._used_s = 0.0
         self.phases: list[Phase] = []
 
     async def rest(self, what: str, seconds: float) -> None:
         """Nothing happens but the load."""
-        began_s = time.monotonic()
+        began_s = self._begin()
         while time.monotonic() < began_s + seconds:
             await self._town.spread()  # as often as while something happens
             await asyncio.sleep(LOOK_S)
@@ -296,7 +311,7 @@ class Measurement:
 
     async def until(self, what: str, cause: Callable[[], None], is_done: Callable[[Spread], bool]) -> None:
         """Something is caused, and the cluster sees to it."""
-        began_s, told_s = time.monotonic(), 0.0
+        began_s, told_s = self._begin(), 0.0
         await asyncio.to_thread(cause)
         while True:
             spread = await self._town.spread()
@@ -312,12 +327,18 @@ class Measurement:
             await asyncio.sleep(LOOK_S)
         await self._end(what, began_s)
 
+    def _begin(self) -> float:
+        self._used_s = self._town.cpu_s()
+        return time.monotonic()
+
     async def _end(self, what: str, began_s: float) -> None:
         ended_s, spread = time.monotonic(), await self._town.spread()
         took_ms = [1000 * each for each in self._load.took_s(began_s, ended_s)]
         p50_ms, p99_ms = (round(percentile(took_ms, each), 1) for each in (50, 99))
-        seconds = round(ended_s - began_s, 1)
-        self.phases.append(Phase(what, seconds, len(took_ms), p50_ms, p99_ms, spread.held, spread.led))
+        seconds = ended_s - began_s
+        cores = round((self._town.cpu_s() - self._used_s) / seconds, 2)
+        phase = Phase(what, round(seconds, 1), len(took_ms), p50_ms, p99_ms, cores, spread.held, spread.led)
+        self.phases.append(phase)
         say(phase_row(self.phases[-1], self.phases[0].p99_ms))
 
 
@@ -364,6 +385,7 @@ async def measure(
         partitions,
         partition_bytes,
         rate,
+        dict(settings or {}),
         measurement.phases,
         histories.lacks,
         histories.moves,
@@ -384,7 +406,7 @@ def _is_empty(spread: Spread) -> bool:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 HEAD: Final = (
-    "| What | Seconds | Replicas per broker | Leaders per broker | Acknowledged | p50 ms | p99 ms | Compared |"
+    "| What | Seconds | Replicas per broker | Leaders per broker | Acknowledged | p50 ms | p99 ms | Compared | Cores |"
 )
 
 
@@ -398,6 +420,7 @@ def phase_row(phase: Phase, first_p99_ms: float) -> str:
         f"{phase.p50_ms:.1f}",
         f"{phase.p99_ms:.1f}",
         f"{phase.p99_ms / first_p99_ms:.2f}",
+        f"{phase.cores:.2f}",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -416,7 +439,7 @@ Goals: every share within 10 % of even; nothing left on who leaves; no partition
 acknowledgements at most {SLOWER_MAX:.0f} times that of the beginning (*Compared*).
 
 {HEAD}
-|---|--:|---|---|--:|--:|--:|--:|
+|---|--:|---|---|--:|--:|--:|--:|--:|
 {rows}
 
 Brokers are listed in the order of their numbers. Furthest from even once broker {JOINS} had joined:
@@ -438,6 +461,7 @@ def main() -> int:
     parser.add_argument("--kibibytes", type=int, default=256, help="what lies in each partition at first")
     parser.add_argument("--rate", type=float, default=RATE, help="records per second")
     parser.add_argument("--before", type=float, default=30.0, metavar="SECONDS", help="how long it is at rest at first")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of all brokers")
     parser.add_argument("--directory", type=Path, help="where the brokers' files go, and stay")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
@@ -449,6 +473,7 @@ def main() -> int:
                 before_s=options.before,
                 rate=options.rate,
                 partition_bytes=options.kibibytes << 10,
+                settings=dict(each.split("=", 1) for each in options.set),
             )
         )
     say(f"{outcome.moves} moves, {outcome.arriving_most} at a time, lacking a replica: {outcome.lacks[:5]}")
