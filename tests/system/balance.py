@@ -8,7 +8,7 @@ Nodes are processes of their own with their defaults. A librdkafka producer (ide
 partitions at a steady pace, first to three brokers, then while the fourth joins and is given its share, then while one
 is decommissioned (`penstock cluster decommission`). Nobody asks for anything else. Everything has to be acknowledged;
 the metadata log tells afterwards whether a partition ever lacked a replica. `--record` writes
-docs/results/balance-real.md.
+docs/results/balance-real.md, in which each choice of settings has its place.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import confluent_kafka
 
@@ -57,16 +57,19 @@ SLOWER_MAX: Final = 2.0
 """What is asked for."""
 
 
+Place: TypeAlias = tuple[str, int]
+
+
 # --- load -------------------------------------------------------------------------------------------------------------
 
 
 class Load(threading.Thread):
     """A producer that sends so many records a second, each to any partition."""
 
-    def __init__(self, bootstrap: str, places: list[tuple[str, int]], rate: float) -> None:
+    def __init__(self, bootstrap: str, places: list[Place], rate: float) -> None:
         super().__init__(name="load", daemon=True)
-        self.acked: list[tuple[float, float]] = []
-        """When each was sent, and how long that took."""
+        self.acked: list[tuple[float, float, Place]] = []
+        """When each was sent, how long it took, and where it went."""
         self.problems: list[str] = []
         self._places = places
         self._pace_s = 1.0 / rate
@@ -104,7 +107,7 @@ class Load(threading.Thread):
             if error is not None:
                 self.problems.append(f"{topic}-{index}: a record was given up: {error}")
             else:
-                self.acked.append((sent_s, time.monotonic() - sent_s))
+                self.acked.append((sent_s, time.monotonic() - sent_s, (topic, index)))
 
         self._producer.produce(topic, value, partition=index, on_delivery=on_delivery)
 
@@ -115,9 +118,13 @@ class Load(threading.Thread):
         if left := self._producer.flush(DEADLINE_S):
             self.problems.append(f"{left} records were never answered")
 
-    def took_s(self, began_s: float, ended_s: float) -> list[float]:
-        """How long acknowledgements took of what was sent in that time."""
-        return [took_s for sent_s, took_s in self.acked if began_s <= sent_s < ended_s]
+    def took_ms(self, began_s: float, ended_s: float, besides: Set[Place]) -> list[float]:
+        """How long acknowledgements took of what was sent in that time, besides those of some partitions."""
+        return [
+            1000 * took_s
+            for sent_s, took_s, place in self.acked
+            if began_s <= sent_s < ended_s and place not in besides
+        ]
 
 
 # --- the cluster ------------------------------------------------------------------------------------------------------
@@ -152,12 +159,13 @@ def unevenness(counts: Mapping[int, int]) -> float:
     return max(abs(each - even) for each in counts.values()) / even
 
 
-def spread_of(partitions: list[Partition], brokers: list[int]) -> Spread:
+def spread_of(partitions: Iterable[Partition], brokers: list[int]) -> Spread:
     held, led = Counter(dict.fromkeys(brokers, 0)), Counter(dict.fromkeys(brokers, 0))
+    moving = 0
     for each in partitions:
         held.update(each.replicas)
         led[each.leader] += 1
-    moving = sum(len(each.replicas) > REPLICAS for each in partitions)
+        moving += len(each.replicas) > REPLICAS
     return Spread(dict(sorted(held.items())), dict(sorted(led.items())), moving)
 
 
@@ -195,12 +203,12 @@ class Town:
         """As an operator does it."""
         Shell(self.local.path)("cluster", "decommission", str(node_id), "--dir", ".")
 
-    async def partitions(self) -> list[Partition]:
-        topics = await self.admin.list_topics()
-        return [each for topic in topics if topic.name.startswith(TOPIC) for each in topic.partitions]
+    async def partitions(self) -> dict[Place, Partition]:
+        topics = [each for each in await self.admin.list_topics() if each.name.startswith(TOPIC)]
+        return {(topic.name, each.index): each for topic in topics for each in topic.partitions}
 
-    async def spread(self) -> Spread:
-        return spread_of(await self.partitions(), [each.node_id for each in self.local.nodes])
+    def spread(self, partitions: Mapping[Place, Partition]) -> Spread:
+        return spread_of(partitions.values(), [each.node_id for each in self.local.nodes])
 
     def cpu_s(self) -> float:
         """What all nodes have used."""
@@ -211,7 +219,7 @@ class Town:
 
     async def _all_in_sync(self) -> bool:
         found = await self.partitions()
-        return len(found) == len(self.places) and all(len(each.isr) == REPLICAS for each in found)
+        return len(found) == len(self.places) and all(len(each.isr) == REPLICAS for each in found.values())
 
     async def until(self, question: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:
         """Until it is so, but not for ever."""
@@ -244,6 +252,8 @@ class Phase:
     acks: int
     p50_ms: float
     p99_ms: float
+    stayed_p99_ms: float
+    """Of partitions that kept their leader."""
     cores: float
     """What all brokers used."""
     held: dict[int, int] = field(default_factory=dict)
@@ -299,22 +309,26 @@ class Measurement:
         self._load = load
         self._deadline_s = deadline_s
         self._used_s = 0.0
+        self._leaders: dict[Place, int] = {}
+        """When the phase began."""
+        self._led_elsewhere: set[Place] = set()
+        """Since then."""
         self.phases: list[Phase] = []
 
     async def rest(self, what: str, seconds: float) -> None:
         """Nothing happens but the load."""
-        began_s = self._begin()
+        began_s = await self._begin()
         while time.monotonic() < began_s + seconds:
-            await self._town.spread()  # as often as while something happens
+            await self._look()  # as often as while something happens
             await asyncio.sleep(LOOK_S)
         await self._end(what, began_s)
 
     async def until(self, what: str, cause: Callable[[], None], is_done: Callable[[Spread], bool]) -> None:
         """Something is caused, and the cluster sees to it."""
-        began_s, told_s = self._begin(), 0.0
+        began_s, told_s = await self._begin(), 0.0
         await asyncio.to_thread(cause)
         while True:
-            spread = await self._town.spread()
+            spread = await self._look()
             if is_done(spread) and not spread.moving:
                 break
             if self._load.problems:
@@ -327,17 +341,33 @@ class Measurement:
             await asyncio.sleep(LOOK_S)
         await self._end(what, began_s)
 
-    def _begin(self) -> float:
+    async def _begin(self) -> float:
+        self._leaders = {place: each.leader for place, each in (await self._town.partitions()).items()}
+        self._led_elsewhere = set()
         self._used_s = self._town.cpu_s()
         return time.monotonic()
 
+    async def _look(self) -> Spread:
+        found = await self._town.partitions()
+        self._led_elsewhere |= {place for place, each in found.items() if each.leader != self._leaders[place]}
+        return self._town.spread(found)
+
     async def _end(self, what: str, began_s: float) -> None:
-        ended_s, spread = time.monotonic(), await self._town.spread()
-        took_ms = [1000 * each for each in self._load.took_s(began_s, ended_s)]
-        p50_ms, p99_ms = (round(percentile(took_ms, each), 1) for each in (50, 99))
+        ended_s, spread = time.monotonic(), await self._look()
         seconds = ended_s - began_s
-        cores = round((self._town.cpu_s() - self._used_s) / seconds, 2)
-        phase = Phase(what, round(seconds, 1), len(took_ms), p50_ms, p99_ms, cores, spread.held, spread.led)
+        took_ms = self._load.took_ms(began_s, ended_s, frozenset())
+        stayed_ms = self._load.took_ms(began_s, ended_s, self._led_elsewhere)
+        phase = Phase(
+            what,
+            round(seconds, 1),
+            len(took_ms),
+            round(percentile(took_ms, 50), 1),
+            round(percentile(took_ms, 99), 1),
+            round(percentile(stayed_ms, 99), 1),
+            round((self._town.cpu_s() - self._used_s) / seconds, 2),
+            spread.held,
+            spread.led,
+        )
         self.phases.append(phase)
         say(phase_row(self.phases[-1], self.phases[0].p99_ms))
 
@@ -406,7 +436,8 @@ def _is_empty(spread: Spread) -> bool:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 HEAD: Final = (
-    "| What | Seconds | Replicas per broker | Leaders per broker | Acknowledged | p50 ms | p99 ms | Compared | Cores |"
+    "| What | Seconds | Replicas per broker | Leaders per broker | Acknowledged | p50 ms | p99 ms | Compared "
+    "| p99 ms where the leader stayed | Cores |"
 )
 
 
@@ -420,39 +451,65 @@ def phase_row(phase: Phase, first_p99_ms: float) -> str:
         f"{phase.p50_ms:.1f}",
         f"{phase.p99_ms:.1f}",
         f"{phase.p99_ms / first_p99_ms:.2f}",
+        f"{phase.stayed_p99_ms:.1f}",
         f"{phase.cores:.2f}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def write(outcome: Outcome) -> None:
-    (RESULTS / "balance-real.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
-    rows = "\n".join(phase_row(each, outcome.phases[0].p99_ms) for each in outcome.phases)
-    joined, left = outcome.phase(JOINING), outcome.phase(LEAVING)
+def load_runs() -> list[dict[str, Any]]:
+    path = RESULTS / "balance-real.json"
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return found
+
+
+def outcome_of(run: Mapping[str, Any]) -> Outcome:
+    """As it was recorded."""
+    phases = [
+        Phase(**{**each, **{name: {int(k): v for k, v in each[name].items()} for name in ("held", "led")}})
+        for each in run["phases"]
+    ]
+    return Outcome(**{**run, "phases": phases})
+
+
+def write(outcomes: list[Outcome]) -> None:
+    lines = ",\n".join(f" {json.dumps(asdict(each))}" for each in outcomes)
+    (RESULTS / "balance-real.json").write_text(f"[\n{lines}\n]\n")
     text = f"""# A cluster that balances itself, for real
 
-Three nodes, each broker and controller and a process of its own, with their defaults, on one machine of two shared
-cores; {outcome.partitions} partitions with three replicas, min.insync.replicas=2, {outcome.partition_bytes // 1024} KiB
-in each. A librdkafka producer (idempotent, acks=all) sends {outcome.rate:.0f} records of 1 kB a second, each to any
-partition. A fourth broker is started; later one of the others is decommissioned. Nobody asks for anything else.
-Goals: every share within 10 % of even; nothing left on who leaves; no partition that lacks a replica; p99 of
-acknowledgements at most {SLOWER_MAX:.0f} times that of the beginning (*Compared*).
+Three nodes, each broker and controller and a process of its own, on one machine of two shared cores; partitions have
+three replicas, min.insync.replicas=2. A librdkafka producer (idempotent, acks=all) sends records of 1 kB at a steady
+pace, each to any partition. A fourth broker is started; later one of the others is decommissioned (`penstock cluster
+decommission {LEAVES}`). Nobody asks for anything else. Goals: every share within 10 % of even; nothing left on who
+leaves; no partition that lacks a replica; p99 of acknowledgements at most {SLOWER_MAX:.0f} times that of the beginning
+(*Compared*). *Cores* is what all brokers used together. Brokers are listed in the order of their numbers.
+[balance.md](balance.md) has 3,000 partitions in virtual time.
 
-{HEAD}
-|---|--:|---|---|--:|--:|--:|--:|--:|
-{rows}
-
-Brokers are listed in the order of their numbers. Furthest from even once broker {JOINS} had joined:
-{100 * unevenness(joined.held):.1f} % of replicas, {100 * unevenness(joined.led):.1f} % of leaders; among the three that
-were left at last {100 * unevenness(_without(left.held)):.1f} % and {100 * unevenness(_without(left.led)):.1f} %.
-{outcome.moves:,} replicas were moved, at most {outcome.arriving_most} on the way to one broker at a time. Times at
-which a replica that was not on its way was not in sync, by the metadata log: {len(outcome.lacks)}. Every record was
-acknowledged. [balance.md](balance.md) has the same with 3,000 partitions in virtual time.
-
-`python -m tests.system.balance --record`, {outcome.date}, revision {outcome.revision}, Python
-{platform.python_version()}, 2 shared cores, 24 GiB.
+{chr(10).join(map(_section, outcomes))}
+`python -m tests.system.balance --record` writes this page; Python {platform.python_version()}, 2 shared cores, 24 GiB.
 """
     (RESULTS / "balance-real.md").write_text(text)
+
+
+def _section(outcome: Outcome) -> str:
+    settings = ", ".join(f"`{name}={value}`" for name, value in outcome.settings.items())
+    joined, left = outcome.phase(JOINING), outcome.phase(LEAVING)
+    rows = "\n".join(phase_row(each, outcome.phases[0].p99_ms) for each in outcome.phases)
+    return f"""## {settings or "Defaults"}
+
+{outcome.partitions} partitions with {outcome.partition_bytes // 1024} KiB in each, {outcome.rate:.0f} records a second.
+
+{HEAD}
+|---|--:|---|---|--:|--:|--:|--:|--:|--:|
+{rows}
+
+Furthest from even once broker {JOINS} had joined: {100 * unevenness(joined.held):.1f} % of replicas,
+{100 * unevenness(joined.led):.1f} % of leaders; among the three that were left at last
+{100 * unevenness(_without(left.held)):.1f} % and {100 * unevenness(_without(left.led)):.1f} %. {outcome.moves:,}
+replicas were moved, at most {outcome.arriving_most} on the way to one broker at a time. Times at which a replica that
+was not on its way was not in sync, by the metadata log: {len(outcome.lacks)}. Every record was acknowledged.
+{outcome.date}, revision {outcome.revision}.
+"""
 
 
 def main() -> int:
@@ -478,7 +535,8 @@ def main() -> int:
         )
     say(f"{outcome.moves} moves, {outcome.arriving_most} at a time, lacking a replica: {outcome.lacks[:5]}")
     if options.record:
-        write(outcome)
+        others = [each for each in map(outcome_of, load_runs()) if each.settings != outcome.settings]
+        write(sorted([*others, outcome], key=lambda each: list(each.settings.items())))
     is_fast = max(outcome.slower(JOINING), outcome.slower(LEAVING)) <= SLOWER_MAX
     return 0 if outcome.is_balanced and is_fast else 1
 
