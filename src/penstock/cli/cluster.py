@@ -1,10 +1,11 @@
-"""`penstock cluster …`: a cluster of real processes on this machine, for trying and testing; `health` of any."""
+"""`penstock cluster …`: a cluster of real processes on this machine, to try and test; `health`, `features` of any."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.cluster_features import features
 from penstock.cli.cluster_health import health
 from penstock.cli.cluster_place import HOME, DirOption
 from penstock.cli.cluster_restart import READY_S, restart, stop
@@ -151,7 +152,7 @@ def _status(cluster: "LocalCluster") -> list[dict[str, Any]]:
 def add_to(app: typer.Typer) -> None:
     """Makes the commands known."""
     group = typer.Typer(
-        help="A cluster of several nodes on this machine; the health of any.",
+        help="A cluster of several nodes on this machine; health and features of any.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -177,6 +178,15 @@ def add_to(app: typer.Typer) -> None:
             "penstock cluster health -b broker:9092 --wait 300 && echo 'go on'",
         )
     )(health)
+    group.command(
+        epilog=examples(
+            "penstock cluster features",
+            "penstock cluster features -b broker:9092 -o json",
+            "penstock cluster features --raise all --dry-run",
+            "penstock cluster features --raise metadata.version=29",
+            "penstock cluster features --lower eligible.leader.replicas.version=0",
+        )
+    )(features)
     group.command(
         epilog=examples(
             "penstock cluster decommission 4",

@@ -1,4 +1,4 @@
-"""What an operator does: topics, partitions, settings, records, groups, and a look at the brokers.
+"""What an operator does: topics, partitions, settings, records, groups, features, and a look at the brokers.
 
 Methods for one thing raise Refused. Those for several give for each what was done, or the Refused that prevented it.
 """
@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from penstock.client import brokers, configs, groups, offsets, quorum, reassignments
+from penstock.client import brokers, configs, features, groups, offsets, quorum, reassignments
 from penstock.client.brokers import ClusterDescription, LogDir
 from penstock.client.cluster import Cluster
 from penstock.client.configs import Change, ConfigEntry, ConfigKind
 from penstock.client.errors import Refused, check
+from penstock.client.features import Direction, FeaturesDescription
 from penstock.client.groups import GroupDescription, GroupListing
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Isolation, OffsetAt, refusal
@@ -285,6 +286,28 @@ class Admin:
     ) -> dict[int, list[LogDir]]:
         """The data directories of brokers (of all, if none are named), and the replicas of all or some partitions."""
         return await brokers.log_dirs(self.cluster, node_ids, partitions=partitions, timeout_ms=timeout_ms)
+
+    # --- features
+
+    async def describe_features(self, *, timeout_ms: int | None = None) -> FeaturesDescription:
+        """The levels that are in force, and those that each node knows."""
+        return await features.describe_features(self.cluster, timeout_ms=timeout_ms)
+
+    async def raise_features(
+        self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Puts higher levels in force, all or none. Nodes that do not know them are not let in from then on."""
+        await features.update_features(
+            self.cluster, levels, Direction.UP, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+
+    async def lower_features(
+        self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Puts lower levels in force, all or none; 0 turns a feature off."""
+        await features.update_features(
+            self.cluster, levels, Direction.DOWN, validate_only=validate_only, timeout_ms=timeout_ms
+        )
 
     # --- moves
 

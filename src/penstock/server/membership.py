@@ -93,13 +93,26 @@ class Membership:
             if code is ErrorCode.NONE:
                 return
             if code in HOPELESS:
-                raise CannotStart(f"This broker is not let into the cluster: {HOPELESS[code]}.")
+                lacks = self._lacks() if code is ErrorCode.UNSUPPORTED_VERSION else ""
+                raise CannotStart(f"This broker is not let into the cluster: {HOPELESS[code]}{lacks}.")
             if code is ErrorCode.STALE_BROKER_EPOCH:  # a later life of it was active: what this one kept is not all
                 previous_epoch = -1
             if code is not told:
                 logger.warning("This broker is not registered yet (%s), and goes on trying.", code.name)
                 told = code
             await asyncio.sleep(RETRY_S)
+
+    def _lacks(self) -> str:
+        """Levels that are in force and not known here, as far as the metadata log was followed."""
+        known = {each.name: each for each in self._features}
+        lacking = []
+        for name, level in sorted(self._controller.image.features.items()):
+            here = known.get(name)
+            if here is None:
+                lacking.append(f"{name} is at level {level}, and not known here")
+            elif not here.min_version <= level <= here.max_version:
+                lacking.append(f"{name} is at level {level}, and {here.min_version}-{here.max_version} are known here")
+        return f" ({'; '.join(lacking)})" if lacking else ""
 
     async def _register_alone(self, previous_epoch: int) -> None:
         command = RegisterBroker(

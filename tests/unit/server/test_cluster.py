@@ -34,14 +34,17 @@ class Town:
     def __init__(self, world: World) -> None:
         self.world = world
         self.nodes: dict[int, Node] = {}
+        self.settings: dict[int, NodeSettings] = {}
+        """What the next life of each begins with."""
         self.failures: list[str] = []
         self.ports: ClientPorts | None = None
 
     def add(self, settings: NodeSettings) -> None:
         node_id = settings.node_id
+        self.settings[node_id] = settings
 
         async def live(ports: Ports) -> None:
-            node = Node(ports, settings, on_failure=self.failures.append)
+            node = Node(ports, self.settings[node_id], on_failure=self.failures.append)
             await node.start()
             self.nodes[node_id] = node
             await asyncio.get_running_loop().create_future()

@@ -1,15 +1,20 @@
 """What operators ask of three whole nodes on virtual time: how they are, and to move what they have."""
 
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from penstock.cli.cluster_checkups import health_findings
 from penstock.cli.cluster_state import ClusterState, survey
 from penstock.cli.reassign_watch import standings
 from penstock.client.client import Client
 from penstock.client.errors import Refused
+from penstock.client.features import Levels
 from penstock.client.metadata import TopicPartition
 from penstock.model.errors import ErrorCode
-from tests.simulation.servers_world import NODES, PORT
+from penstock.server.settings import Feature, NodeSettings
+from tests.simulation.servers_world import NODES, PORT, settings_for
 from tests.unit.server.test_cluster import Town, tell
 from tests.unit.server.test_replication import TOPIC, cluster_of, make_topic, placed, publish
 
@@ -64,5 +69,76 @@ def test_partitions_move_where_they_are_sent_and_nowhere_else() -> None:
             assert await client.admin.list_reassignments() == []
             assert await standings(client) == []
         await cluster.close()
+
+    tell(story)
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+OLD = (Feature("metadata.version", 7, 28, 28),)
+NEW = (Feature("metadata.version", 7, 29, 29), Feature("eligible.leader.replicas.version", 0, 1, 1))
+
+
+def an_old_node(node_id: int) -> NodeSettings:
+    return replace(settings_for(node_id), features=OLD)
+
+
+async def restart_with(town: Town, node_id: int, features: tuple[Feature, ...]) -> None:
+    town.kill(node_id)
+    town.settings[node_id] = replace(town.settings[node_id], features=features)
+    town.start(node_id)
+    await town.until(lambda: node_id in town.nodes)
+
+
+def test_a_level_is_raised_when_every_node_knows_it_and_not_before() -> None:
+    async def story(town: Town) -> None:
+        async with client_of(town) as client:
+            for node_id in NODES:
+                found = await client.admin.describe_features()
+                assert found.in_force == {"metadata.version": 28}
+                assert found.common("metadata.version") == Levels(7, 28)
+                with pytest.raises(Refused, match=r"(Broker|Controller) \d supports 7-28; upgrade it first"):
+                    await client.admin.raise_features({"metadata.version": 29})
+                await restart_with(town, node_id, NEW)
+                await town.all_serve()
+            await town.until(
+                lambda: all(
+                    controller.features[0].max_supported_version == 29
+                    for controller in town.nodes[1].controller.image.controllers.values()
+                )
+            )
+            levels = {"metadata.version": 29, "eligible.leader.replicas.version": 1}
+            await client.admin.raise_features(levels, validate_only=True)
+            assert (await client.admin.describe_features()).in_force == {"metadata.version": 28}
+            await client.admin.raise_features(levels)
+            found = await client.admin.describe_features()
+            assert (found.in_force, sorted(found.nodes), found.silent) == (levels, [1, 2, 3], {})
+            with pytest.raises(Refused, match="to lower it, ask for a downgrade"):
+                await client.admin.raise_features({"metadata.version": 28})
+            await client.admin.lower_features({"eligible.leader.replicas.version": 0})
+            await town.until(lambda: town.nodes[1].controller.image.features == {"metadata.version": 29})
+
+    tell(story, an_old_node)
+
+
+def test_a_node_that_does_not_know_what_is_in_force_says_what_it_lacks() -> None:
+    async def story(town: Town) -> None:
+        await restart_with(town, 2, OLD)
+        async with asyncio.timeout(20):
+            while not town.failures:
+                await asyncio.sleep(0.01)
+        (said,) = town.failures
+        assert "upgrade this node" in said
+        assert "metadata.version is at level 29, and 7-28 are known here" in said
+        assert "eligible.leader.replicas.version is at level 1, and not known here" in said
+        town.kill(2)
+        async with client_of(town) as client:
+            await asyncio.sleep(1)
+            found = await client.admin.describe_features()
+            assert (sorted(found.nodes), sorted(found.silent)) == ([1, 3], [2])
+        town.failures.clear()
+        town.settings[2] = replace(town.settings[2], features=NEW)
+        town.start(2)
+        await town.all_serve()
 
     tell(story)
