@@ -143,6 +143,11 @@ client-failover *arguments:
 cluster-faults *arguments:
     python -m tests.system.cluster_faults --record {{ arguments }}
 
+# rolling upgrades of three nodes from builds with lower feature levels, under load; adds to docs/results/rolling-upgrade.md
+# (1 minute each)
+rolling-upgrade *arguments:
+    python -m tests.system.rolling_upgrade --record {{ arguments }}
+
 # raft with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/raft-mutants.md
 raft-mutants *arguments:
     python -m tests.simulation.raft_mutants --record {{ arguments }}

@@ -1,4 +1,4 @@
-"""The commands for operators look at Apache Kafka, too: its health, its moves, and what would have to move."""
+"""The commands for operators look at Apache Kafka, too: its health, features and moves, and what would have to move."""
 
 import json
 import subprocess
@@ -29,6 +29,9 @@ def test_apache_kafka_is_well_and_nothing_of_it_moves(kafka: KafkaNode, tmp_path
     }
     assert found.keys() == {"controller", "broker", "offline", "replicas", "moves", "disk"}
     assert "controller 1 leads, and 1 voter keeps up" in found["controller"]["found"]
+    told = json.loads(penstock(kafka, "cluster", "features", "-o", "json", directory=tmp_path))
+    level = next(row for row in told["features"] if row["feature"] == "metadata.version")
+    assert (level["level"] > 0, list(level["nodes"])) == (True, ["1"]), told
     assert penstock(kafka, "reassign", "status", directory=tmp_path) == "No partition moves.\n"
     plan = ("reassign", "plan", "--to", "1", "--topic", TOPIC)
     assert penstock(kafka, *plan, directory=tmp_path) == "Nothing has to move.\n"

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,14 +122,14 @@ class Town:
 
     def topics(self) -> list[Topic]:
         """Leaders, and who is in sync."""
-        found: list[Topic] = self._ask(lambda admin: admin.list_topics(timeout_ms=ASK_MS))
+        found: list[Topic] = self.ask(lambda admin: admin.list_topics(timeout_ms=ASK_MS))
         return found
 
     def controller(self) -> int:
         """The active one."""
-        return int(self._ask(lambda admin: admin.describe_quorum(timeout_ms=ASK_MS)).leader_id)
+        return int(self.ask(lambda admin: admin.describe_quorum(timeout_ms=ASK_MS)).leader_id)
 
-    def _ask(self, question: Callable[[Admin], Any]) -> Any:
+    def ask(self, question: Callable[[Admin], Any]) -> Any:
         async def ask() -> Any:
             cluster = Cluster(self.bootstrap, request_timeout_ms=2_000, timeout_ms=ASK_MS)
             try:
@@ -142,7 +142,7 @@ class Town:
     def until_all_serve(self) -> None:
         """All nodes are brokers of the cluster."""
         deadline = time.monotonic() + WHOLE_S
-        while len(self._ask(lambda admin: admin.describe_cluster(timeout_ms=ASK_MS)).brokers) < len(NODES):
+        while len(self.ask(lambda admin: admin.describe_cluster(timeout_ms=ASK_MS)).brokers) < len(NODES):
             if time.monotonic() > deadline:
                 raise Broken(f"not all nodes serve after {WHOLE_S} s")
             time.sleep(0.1)
@@ -185,9 +185,9 @@ class Town:
                 with node.witness_path.open(encoding="utf-8") as lines:
                     yield from fates_in(lines)
 
-    def compare(self, report: Report) -> None:
+    def compare(self, report: Report, topics: Sequence[tuple[str, int]] = (*TOPICS, JAVA_TOPIC)) -> None:
         """Of stopped nodes: all replicas are equal."""
-        for topic, count in (*TOPICS, JAVA_TOPIC):
+        for topic, count in topics:
             for index in range(count):
                 partition = f"{topic}-{index}"
                 ends = {each: end_of(node.logs / partition) for each, node in self.nodes.items()}
@@ -358,7 +358,7 @@ def run(
             faults = 0
             while faults < count and time.monotonic() - began < seconds_max and not load.problems:
                 town.until_whole()
-                _await_progress(load)
+                await_progress(load)
                 nemesis.strike(kind)
                 faults += 1
                 _tell(f"{kind}: {faults} of {count}, {load.acked:,} acknowledged, {len(load.problems)} problems")
@@ -375,7 +375,7 @@ def run(
     return Outcome(kind, faults, nemesis.struck, took_s, report, out_of_order, refused, problems)
 
 
-def _await_progress(load: Load) -> None:
+def await_progress(load: Load) -> None:
     """The next fault is to strike a cluster that acknowledges."""
     before, deadline = load.acked, time.monotonic() + WHOLE_S
     while load.acked == before and not load.problems:

@@ -35,6 +35,8 @@ ASK_S = 30.0
 CATCH_UP_S = 60.0
 SPOILT_S = 5.0
 """To catch up where it is known already that something is wrong."""
+PATIENCE_MS = 300_000
+"""How long a record may be on its way; who gives up sooner has a delivery failure to tell of."""
 WRITERS = 3
 OUTSTANDING_MAX = 1_000
 
@@ -70,7 +72,15 @@ class Client(threading.Thread):
 class Writer(Client):
     """An idempotent producer, 5 requests in flight: keyed, by partition, and as librdkafka likes."""
 
-    def __init__(self, name: str, bootstrap: str, places: Sequence[tuple[str, int]], rate: float, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        places: Sequence[tuple[str, int]],
+        rate: float,
+        seed: int,
+        patience_ms: int = PATIENCE_MS,
+    ) -> None:
         super().__init__(name)
         self.acked = 0
         self.is_finished = False
@@ -89,7 +99,7 @@ class Writer(Client):
                 "max.in.flight.requests.per.connection": 5,
                 "linger.ms": self._random.choice((0, 2, 5)),
                 "batch.num.messages": self._random.choice((5, 50, 1000)),
-                "message.timeout.ms": 300_000,
+                "message.timeout.ms": patience_ms,
                 "request.timeout.ms": 5_000,
                 "statistics.interval.ms": 200,
                 "stats_cb": self._on_statistics,
@@ -319,11 +329,13 @@ class Load:
         rate: float,
         seed: int,
         java: tuple[str, int, float] | None = None,
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
         self._bootstrap = bootstrap
         self._places = [(topic, index) for topic, count in topics for index in range(count)]
         self._rate = rate / WRITERS
         self._seed = seed
+        self._patience_ms = patience_ms
         self.writers: list[Writer] = []
         self._java: list[JavaWriter] = []
         followed = list(self._places)
@@ -340,7 +352,8 @@ class Load:
 
     def _add_writer(self) -> None:
         number = len(self.writers)
-        writer = Writer(f"w{number}", self._bootstrap, self._places, self._rate, self._seed * 1_000 + number)
+        seed = self._seed * 1_000 + number
+        writer = Writer(f"w{number}", self._bootstrap, self._places, self._rate, seed, self._patience_ms)
         self.writers.append(writer)
         writer.start()
 

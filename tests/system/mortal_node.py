@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.system.commands import ENVIRONMENT
+from tests.system.older_build import PRESENT
 from tests.system.victim import ROOT
 
 END_S: Final = 20.0
@@ -35,8 +36,10 @@ class MortalNode:
         self.data = directory / f"node-{node_id}"
         self.log_path = directory / f"node-{node_id}.log"
         self.witness_path = directory / f"node-{node_id}.witness"
-        self._file = directory / f"node-{node_id}.properties"
-        self._file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self.file = directory / f"node-{node_id}.properties"
+        self.build = PRESENT
+        """What its next life runs."""
+        self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._lossy_seed = lossy_seed
         self._plant = plant
         self._prefix = prefix
@@ -46,7 +49,7 @@ class MortalNode:
         self.starts = 0
 
     def start(self) -> None:
-        command = [*self._prefix, sys.executable, "-m", "tests.system.victim_node", str(self._file)]
+        command = [*self._prefix, sys.executable, "-m", "tests.system.victim_node", str(self.file)]
         self.starts += 1
         if self._lossy_seed is not None:
             command += ["--lossy", str(self._lossy_seed * 1_000_000 + self.node_id * 10_000 + self.starts)]
@@ -56,7 +59,12 @@ class MortalNode:
             command += ["--witness", str(self.witness_path)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=ENVIRONMENT, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                command,
+                cwd=ROOT,
+                env=ENVIRONMENT | dict(self.build.environment),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
 
     def end(self, number: int) -> None:
