@@ -48,7 +48,7 @@ def older_build(directory: Path, level: int) -> Build:
     """A build that knows metadata.version up to this level, and no other feature."""
     assert LEAST <= level < MOST, f"there are builds of levels {LEAST} to {MOST - 1}"
     path = directory / f"build-{level}"
-    shutil.copytree(ROOT / "src" / "penstock", path / "penstock", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src" / "penstock", path / "penstock", ignore=shutil.ignore_patterns("*.pyc.*"))
     settings = path / "penstock" / "server" / "settings.py"
     declared = f'SUPPORTED_FEATURES = (Feature("{METADATA}", {LEAST}, {level}, {level}),)'
     text, count = _DECLARED.subn(declared, settings.read_text())
