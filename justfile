@@ -148,6 +148,11 @@ cluster-faults *arguments:
 rolling-upgrade *arguments:
     python -m tests.system.rolling_upgrade --record {{ arguments }}
 
+# the same `penstock verify` on Penstock, on Apache Kafka and on nodes with a bug while nodes are killed; writes
+# docs/results/verify.md (7 minutes), or a row of it: ./dev verify-table --clusters kafka
+verify-table *arguments:
+    python -m tests.system.verify_table --record {{ arguments }}
+
 # raft with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/raft-mutants.md
 raft-mutants *arguments:
     python -m tests.simulation.raft_mutants --record {{ arguments }}

@@ -129,23 +129,23 @@ class KafkaTrio(Trio):
             "transaction.state.log.replication.factor": str(len(BROKERS)),
             "transaction.state.log.min.isr": "2",
         }
-        self._nodes = {}
+        self.nodes = {}
         for node_id in BROKERS:
             home = directory / str(node_id)
             home.mkdir()
             own = {**shared, "node.id": str(node_id)}
-            self._nodes[node_id] = KafkaNode(home, own, KAFKA_JAVA, start_timeout_s=START_S, stop_timeout_s=STOP_S)
+            self.nodes[node_id] = KafkaNode(home, own, KAFKA_JAVA, start_timeout_s=START_S, stop_timeout_s=STOP_S)
         voters = ",".join(
-            f"{node_id}@{node.properties['listeners'].rpartition('//')[2]}" for node_id, node in self._nodes.items()
+            f"{node_id}@{node.properties['listeners'].rpartition('//')[2]}" for node_id, node in self.nodes.items()
         )
-        for node in self._nodes.values():
+        for node in self.nodes.values():
             node.properties = {**node.properties, "controller.quorum.voters": voters}
-        self.addresses = {node_id: node.bootstrap for node_id, node in self._nodes.items()}
+        self.addresses = {node_id: node.bootstrap for node_id, node in self.nodes.items()}
         self.address = self.addresses[BROKERS[0]]
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(node.pid for node in self._nodes.values() if node.pid is not None)
+        return tuple(node.pid for node in self.nodes.values() if node.pid is not None)
 
     def start(self) -> None:
         def start(node: KafkaNode) -> None:  # one alone is no quorum, and would never be ready
@@ -153,13 +153,13 @@ class KafkaTrio(Trio):
                 node.start()
 
         with ThreadPoolExecutor(len(BROKERS)) as threads:
-            list(threads.map(start, self._nodes.values()))
+            list(threads.map(start, self.nodes.values()))
         wait_until(lambda: all(map(_knows_all, self.addresses.values())), "all three serve")
         self.ready_s = machine.age_s(self.pid)
         self.version = Kafka.known_version()
 
     def stop(self) -> None:
-        for node in self._nodes.values():  # asked to end, the last ones would wait for a quorum that is gone
+        for node in self.nodes.values():  # asked to end, the last ones would wait for a quorum that is gone
             node.kill()
 
 

@@ -8,7 +8,6 @@ Properties given by the caller win over ours. The log of the process stays in th
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Self
 
 from tests.compatibility import maven
 from tests.compatibility.raw_client import RawClient
+from tests.system.victim import free_port
 
 PROJECT = Path(__file__).parent / "kafka"
 HOST = "127.0.0.1"
@@ -167,9 +167,8 @@ class KafkaNode:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports that were free a moment ago, all different, and that no connection is given while the node is down."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)

@@ -75,7 +75,9 @@ def verify(
 ) -> None:
     """Write and read numbered records; tell what was lost, doubled, reordered or unlike for two readers.
 
-    Exit codes: 0 all rules kept, 1 a rule broken, 2 it could not be told. Brokers may be killed meanwhile.
+    It works on Penstock, Apache Kafka and whatever else speaks the protocol, in a topic of its own that it removes in
+    the end. Kill brokers while it runs: that is what it is for. Exit codes: 0 all rules kept, 1 a rule broken, 2 it
+    could not be told.
     """
     if acks is Acks.NONE:
         raise Misused("without acks nothing is promised, so nothing can be broken: use --acks all or --acks 1")

@@ -17,6 +17,7 @@ from penstock.verify.verdicts import verdicts_of
 
 EXIT_CODES: Final = {"kept": 0, "broken": 1, "undecided": 2}
 SHOWN_PER_KIND_MAX: Final = 5
+MOST_OF_IT: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,15 @@ class Account:
             f"Topic {topic.name}: {_count(len(topic.partitions), 'partition')}, {_count(topic.replicas, 'replica')} "
             f"of which {topic.in_sync} must be in sync. Client {driven.client}, acks={self.acks}.\n"
             f"{self.load.seconds:g} s: {driven.sent:,} records sent, {driven.acknowledged:,} acknowledged; "
-            f"the longest wait for an answer was {driven.longest_wait_s:.1f} s."
+            f"the longest wait for an answer was {driven.longest_wait_s:.1f} s.{self._shortfall()}"
         )
+
+    def _shortfall(self) -> str:
+        """Writers wait while much is under way: a cluster that stands still gets less, and the user should know."""
+        wanted = self.load.seconds * self.load.rate
+        if self.driven.sent >= MOST_OF_IT * wanted:
+            return ""
+        return f" --rate asked for {wanted:,.0f} records; the cluster did not take more."
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -138,7 +146,8 @@ class Outcome:
     def _conclusion(self) -> str:
         again = "" if self.history is None else f" `penstock verify --check {self.history}` checks it again."
         if self.word == "broken":
-            return f"BROKEN: {_count(self.report.anomalies.total(), 'time')}, see above.{again}"
+            times = (f"{kind.value} {_count(count, 'time')}" for kind, count in self.report.anomalies.items())
+            return f"BROKEN: {', '.join(times)}; see above.{again}"
         if self.word == "undecided":
             question = str(self.open_question).rstrip(".")
             stop = "" if question.endswith("?") else "."

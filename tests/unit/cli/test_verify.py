@@ -127,6 +127,13 @@ def test_records_of_others_are_none_of_its_business(verify: Verify) -> None:
     assert kinds(in_its_own) == {Kind.PHANTOM_READ}, "nobody else writes there"
 
 
+@pytest.mark.parametrize(("sent", "is_told"), [(960, False), (940, True)])
+def test_a_cluster_that_took_less_than_it_was_to_get_is_told_of(sent: int, is_told: bool) -> None:
+    load = Load(seconds=10.0, rate=100.0, producers=2, record_bytes=60, settle_s=ENOUGH_S)
+    text = Account(TOPIC, load, "all", Driven("some client", sent, sent, 3.0, None)).text()
+    assert ("--rate asked for 1,000 records; the cluster did not take more." in text) == is_told
+
+
 def test_a_body_that_was_changed_is_a_value_that_nobody_sent() -> None:
     names = Names("t", "run", 40, is_alone=False)
     body = names.body("run.writer-0.7")
@@ -154,7 +161,9 @@ def test_a_broken_history_names_the_operations(verify: Verify, penstock: Penstoc
     assert result.code == 1
     assert "BROKEN   lost-write" in result.out
     assert "but all readers passed it." in result.out
-    assert result.out.splitlines()[-1].startswith("BROKEN: ")
+    conclusion = result.out.splitlines()[-1]
+    assert conclusion.startswith("BROKEN: ")
+    assert "lost-write 1 time" in conclusion
 
 
 def test_a_history_that_was_cut_short_proves_nothing_about_its_end(
