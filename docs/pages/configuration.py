@@ -23,6 +23,8 @@ OWN = {
     "record.validation": "topic",
     "log.durability": "broker",
     "log.record.validation": "broker",
+    "metrics.listener": "broker",
+    "metrics.partitions.max": "broker",
     "broker.decommission": "broker",
     "auto.balance.enable": "broker",
     "reassignment.replicas.per.broker.max": "broker",

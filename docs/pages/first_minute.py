@@ -36,7 +36,7 @@ def main() -> None:
         assert broker.stdout is not None
         with broker:
             try:
-                _show(console, "penstock dev &", "".join(broker.stdout.readline() for _ in range(4)))
+                _show(console, "penstock dev &", "".join(broker.stdout.readline() for _ in range(5)))
                 for typed in TYPED:
                     command = typed.replace("penstock ", f"{PENSTOCK} ", 1 if typed.startswith("penstock") else -1)
                     done = subprocess.run(  # noqa: S603

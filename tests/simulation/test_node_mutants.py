@@ -21,6 +21,7 @@ from penstock.server.controller_runner import ControllerRunner
 from penstock.server.order import Order
 from penstock.server.partition import Partition
 from penstock.server.serving import Answer
+from penstock.server.timing import Timing
 from penstock.server.waiters import Watchers
 from tests.simulation.node_world import run_seed
 
@@ -84,11 +85,11 @@ def answers_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that is ready does not wait for those in front of it."""
     add = Order.add
 
-    def at_once(self: Order, answer: Answer, cost_bytes: int) -> None:
+    def at_once(self: Order, answer: Answer, cost_bytes: int, timing: Timing, began_s: float) -> None:
         if isinstance(answer, list | tuple) and len(self):
             asyncio.get_running_loop().create_task(self._send(answer))  # type: ignore[arg-type]
             answer = None
-        add(self, answer, cost_bytes)
+        add(self, answer, cost_bytes, timing, began_s)
 
     monkeypatch.setattr(Order, "add", at_once)
 

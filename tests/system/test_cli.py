@@ -94,7 +94,7 @@ def test_data_outlives_the_broker_and_belongs_to_one(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     with a_broker(tmp_path, "dev", "--port", "0") as broker:
         assert re.search(
-            rf"ready in \d+\.\d s  \(pid {broker.process.pid}\)\nKafka  localhost:\d+\nData   .penstock/data",
+            rf"ready in \d+\.\d s  \(pid {broker.process.pid}\)\nKafka    localhost:\d+\nMetrics  http://localhost:\d+/m",
             broker.said,
         )
         assert (tmp_path / ".penstock" / "endpoint").read_text().startswith("127.0.0.1:")

@@ -143,6 +143,7 @@ def _status(cluster: "LocalCluster") -> list[dict[str, Any]]:
                 "quorum": "leader" if each.node_id == leader else "voter" if each.node_id in voters else "observer",
                 "address": each.address,
                 "controller": each.controller_address,
+                "metrics": each.metrics,
                 "log": str(cluster.home(each.node_id) / "log"),
             }
         )

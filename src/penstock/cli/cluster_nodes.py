@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,8 @@ class NodePlace:
     port: int
     controller_port: int | None
     """None for a node that only is a broker."""
+    metrics_port: int | None = None
+    """None for a node that was made before nodes showed metrics."""
 
     @property
     def address(self) -> str:
@@ -47,6 +49,11 @@ class NodePlace:
     def controller_address(self) -> str | None:
         """For other nodes."""
         return None if self.controller_port is None else f"{HOST}:{self.controller_port}"
+
+    @property
+    def metrics(self) -> str | None:
+        """Where its metrics are."""
+        return None if self.metrics_port is None else f"http://{HOST}:{self.metrics_port}/metrics"
 
 
 class LocalCluster:
@@ -100,13 +107,16 @@ class LocalCluster:
         """Makes nodes until there are so many, on free ports; the first ones vote. Those that were made now."""
         voters = (VOTERS_MAX if count >= VOTERS_MAX else 1) if not self.nodes else 0
         made: list[NodePlace] = []
-        taken = {port for each in self.nodes for port in (each.port, each.controller_port)}
+        taken = {port for each in self.nodes for port in (each.port, each.controller_port, each.metrics_port)}
         for node_id in range(len(self.nodes) + 1, count + 1):
             port = _free_port(first_port, taken)
             taken.add(port)
             controller_port = _free_port(first_port, taken) if node_id <= voters else None
             taken.add(controller_port)
             made.append(NodePlace(node_id, port, controller_port))
+        for number, node in enumerate(made):  # behind the others, so that these follow each other
+            made[number] = replace(node, metrics_port=_free_port(first_port, taken))
+            taken.add(made[number].metrics_port)
         self.nodes += made
         if made:
             self.cluster_id = self.cluster_id or f"local-{os.urandom(8).hex()}"
@@ -126,6 +136,7 @@ class LocalCluster:
         listeners = f"PLAINTEXT://{node.address}"
         if node.controller_port is not None:
             listeners += f",CONTROLLER://{node.controller_address}"
+        metrics = {} if node.metrics_port is None else {"metrics.listener": f"{HOST}:{node.metrics_port}"}
         lines = {
             "cluster.id": self.cluster_id,
             "node.id": str(node.node_id),
@@ -137,6 +148,7 @@ class LocalCluster:
             "offsets.topic.replication.factor": str(replicas),
             "transaction.state.log.replication.factor": str(replicas),
             "transaction.state.log.min.isr": str(min(2, replicas)),
+            **metrics,
         }
         text = "".join(f"{name}={value}\n" for name, value in lines.items())
         (home / "server.properties").write_text(text, encoding="utf-8")

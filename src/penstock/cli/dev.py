@@ -10,6 +10,7 @@ from penstock.cli.failing import Failed, Misused
 from penstock.cli.help import examples
 
 PORT = 9092
+METRICS_PORT = 9644
 PORTS_TRIED = 100
 HOME = Path(".penstock")
 
@@ -17,6 +18,9 @@ HOME = Path(".penstock")
 def dev(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="9092 or the next free one; 0 takes any.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", min=0, max=65535, help="9644 or the next free one; 0 takes any.")
     ] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Where records are kept: .penstock/data.")] = None,
     ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Forget everything at the end.")] = False,
@@ -28,12 +32,14 @@ def dev(
     from penstock.cli import descriptors
     from penstock.cli.plan import Plan
     from penstock.cli.serve import serve
+    from penstock.client.bootstrap import Address
 
     if ephemeral and data is not None:
         raise Misused("--data keeps what --ephemeral forgets: choose one of them")
     descriptors.take_all()
-    chosen = port if port is not None else _free_port()
-    note = None if port is not None or chosen == PORT else f"(port {PORT} is taken)"
+    chosen, note = _chosen(port, PORT, "--port")
+    # Who takes any port does so in order not to be in anybody's way.
+    metrics_chosen, metrics_note = _chosen(0 if metrics_port is None and port == 0 else metrics_port, METRICS_PORT)
     with tempfile.TemporaryDirectory(prefix="penstock-") if ephemeral else _kept(data) as path:
         serve(
             Plan(
@@ -41,6 +47,8 @@ def dev(
                 data_path=Path(path),
                 port=chosen,
                 note=note,
+                metrics=Address("127.0.0.1", metrics_chosen),
+                metrics_note=metrics_note,
                 is_ephemeral=ephemeral,
                 endpoint_path=HOME / "endpoint",
                 is_verbose=verbose,
@@ -62,11 +70,16 @@ class _kept:  # noqa: N801 - stands where TemporaryDirectory stands
         """Nothing to tidy up."""
 
 
-def _free_port() -> int:
-    """The first port from 9092 up that nobody listens on."""
+def _chosen(asked: int | None, usual: int, option: str = "--metrics-port") -> tuple[int, str | None]:
+    """The port that was asked for, or the first from the usual one up that nobody listens on; what to say about it."""
+    port = asked if asked is not None else _free_port(usual, option)
+    return port, None if asked is not None or port == usual else f"(port {usual} is taken)"
+
+
+def _free_port(first: int, option: str) -> int:
     import socket
 
-    for port in range(PORT, PORT + PORTS_TRIED):
+    for port in range(first, first + PORTS_TRIED):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -74,7 +87,7 @@ def _free_port() -> int:
             except OSError:
                 continue
             return port
-    raise Failed(f"ports {PORT} to {PORT + PORTS_TRIED - 1} are all taken: choose one with --port, 0 takes any")
+    raise Failed(f"ports {first} to {first + PORTS_TRIED - 1} are all taken: choose one with {option}, 0 takes any")
 
 
 def server(

@@ -48,6 +48,10 @@ class Plan:
     endpoint_path: Path | None = None
     """Where other commands look up the address."""
     role: Role = field(default_factory=Role)
+    metrics: Address | None = None
+    """Where metrics are shown; None for nowhere."""
+    metrics_note: str | None = None
+    """What the user should know about the choice of that port."""
 
 
 def plan_of(settings: Mapping[str, str], *, allows_plaintext: bool, is_verbose: bool) -> Plan:
@@ -69,7 +73,19 @@ def plan_of(settings: Mapping[str, str], *, allows_plaintext: bool, is_verbose: 
         allows_plaintext=allows_plaintext or settings.get(ALLOWS_PLAINTEXT, "").lower() == "true",
         is_verbose=is_verbose,
         role=role,
+        metrics=_metrics(settings),
     )
+
+
+def _metrics(settings: Mapping[str, str]) -> Address | None:
+    text = settings.get("metrics.listener", "").strip()
+    if not text:
+        return None
+    if text.endswith(":0"):  # any port that is free
+        return Address(_address(text[:-2], "metrics.listener").host, 0)
+    if not text.rpartition(":")[2].isdecimal():
+        raise Failed(f"metrics.listener: {text!r} has no port: write host:port, 127.0.0.1:9644 for example")
+    return _address(text, "metrics.listener")
 
 
 def _node_id(settings: Mapping[str, str]) -> int:

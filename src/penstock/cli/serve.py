@@ -16,6 +16,7 @@ import typer
 from penstock import __version__
 from penstock.cli.failing import Failed
 from penstock.cli.plan import Plan, Role
+from penstock.host.process import HostProcess
 from penstock.log.checked import Damaged, NewerFormat
 from penstock.log.directory import FORMAT_VERSION, WrongDirectory
 from penstock.metadata.settings.layers import BrokerSettings
@@ -66,14 +67,15 @@ async def _serve(plan: Plan) -> None:
         failures.append(sentence)
         stopping.set()
 
+    process = HostProcess()
     ports = host_ports(plan.data_path)
     try:
-        node = Node(ports, settings_of(plan), on_failure=fail)
+        node = Node(ports, settings_of(plan), on_failure=fail, footprint=process)
         await node.start()
         try:
             with _endpoint(plan.endpoint_path, node.address):
                 if await _is_ready(node, plan, stopping):
-                    _tell_ready(plan, node.address)
+                    _tell_ready(plan, node.address, node.metrics_address)
                     gc.collect()
                     gc.freeze()  # the cluster's image stays: no collection need look at it again
                 await stopping.wait()
@@ -110,6 +112,7 @@ def settings_of(plan: Plan) -> NodeSettings:
         node_id=plan.node_id,
         listen_host=plan.host,
         listen_port=plan.port,
+        metrics=plan.metrics,
         allow_plaintext_beyond_loopback=plan.allows_plaintext,
         features=SUPPORTED_FEATURES,
         membership=_membership(plan.role),
@@ -151,18 +154,22 @@ def _endpoint(path: Path | None, address: str) -> Iterator[None]:
             logging.getLogger("penstock.cli").debug("%s was gone already", path)
 
 
-def _tell_ready(plan: Plan, address: str) -> None:
-    shown = address.replace("127.0.0.1", "localhost")
+def _tell_ready(plan: Plan, address: str, metrics_address: str) -> None:
     kept = "forgotten at the end" if plan.is_ephemeral else "kept"
-    lines = [
-        f"Penstock {__version__}  ready in {_age_s():.1f} s  (pid {os.getpid()})",
-        f"{'Kafka' if plan.role.is_broker else 'Quorum'}  {shown}  {plan.note or ''}".rstrip(),
-        f"Data   {plan.data_path}  ({kept})",
-    ]
+    rows = [("Kafka" if plan.role.is_broker else "Quorum", _shown(address), plan.note)]
+    if metrics_address:
+        rows.append(("Metrics", f"http://{_shown(metrics_address)}/metrics", plan.metrics_note))
+    rows.append(("Data", str(plan.data_path), f"({kept})"))
     if plan.endpoint_path is not None:
-        lines.append("""Try    echo '{"id": 1}' | penstock produce orders; penstock consume orders""")
-    typer.echo("\n".join(lines))
+        rows.append(("Try", """echo '{"id": 1}' | penstock produce orders; penstock consume orders""", None))
+    typer.echo(f"Penstock {__version__}  ready in {_age_s():.1f} s  (pid {os.getpid()})")
+    for name, what, note in rows:
+        typer.echo(f"{name:<7}  {what}  {note or ''}".rstrip())
     sys.stdout.flush()
+
+
+def _shown(address: str) -> str:
+    return address.replace("127.0.0.1", "localhost")
 
 
 def _age_s() -> float:

@@ -45,6 +45,18 @@ class Limits:
     connection_idle_ms: int = 600_000
     """A connection on which nothing happens for this long is closed (Kafka: connections.max.idle.ms)."""
 
+    http_connections_max: int = 16
+    """Connections of the listener for metrics; each has one request."""
+
+    http_head_bytes_max: int = 8 * 1024
+    """The head of a request there; it has no body."""
+
+    http_head_ms: int = 5_000
+    """It must be whole within this time."""
+
+    http_answer_ms: int = 30_000
+    """Its answer must be made and read within this time."""
+
     batch_bytes_max: int = MIB + 12
     """A record batch as it is stored (Kafka: max.message.bytes)."""
 

@@ -6,7 +6,7 @@ disk's root, with "/" between parts. A disk reports trouble as OSError with its 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -31,6 +31,18 @@ class Entropy(Protocol):
 
     def below(self, end: int) -> int:
         """A number from 0 to end - 1."""
+
+
+class Footprint(NamedTuple):
+    """What a process takes of its machine."""
+
+    cpu_s: float
+    """CPU time that it has used, all threads together."""
+    resident_bytes: int
+    open_files: int
+    open_files_max: int
+    began_s: float
+    """When it began, in seconds since 1970."""
 
 
 class File(Protocol):

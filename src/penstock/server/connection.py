@@ -7,9 +7,9 @@ too much under way, or no room for input, the socket is not read. When the clien
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.model.errors import FrameTooLarge, MalformedMessage, ProtocolError
@@ -21,6 +21,7 @@ from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
 from penstock.server.serving import Answer, Buffers, Call, Client
+from penstock.server.timing import Timing
 from penstock.wire.codec import decode_request
 from penstock.wire.declare import Request, Response
 from penstock.wire.frames import FrameReader
@@ -59,6 +60,8 @@ class Service:
     """Answers what only the active controller can, wherever that is; without it, the handlers here do."""
     now_ms: int = 0
     """What the clock said about a second ago: good enough for time-outs, and costs nothing."""
+    time: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
+    """In seconds, for how long requests take."""
 
 
 class ServedConnection:
@@ -211,7 +214,7 @@ class ServedConnection:
     async def _handle(self, frames: list[memoryview]) -> None:
         """The frames of one buffer. The pool gets the buffer back when the last of them is answered."""
         last = len(frames) - 1
-        under_way_max = self._service.limits.requests_under_way_max
+        under_way_max, time = self._service.limits.requests_under_way_max, self._service.time
         try:
             for number, frame in enumerate(frames):
                 opened = self._service.dispatch.open(frame)
@@ -223,6 +226,7 @@ class ServedConnection:
                 if route.is_framed:
                     if self._order is not None and len(self._order.places) >= under_way_max:
                         await self._order.until_fewer_than(under_way_max)
+                    began_s = time()
                     try:
                         answer = route.handle(self._call(opened), frame, opened.position)
                         if not route.is_prompt:
@@ -231,7 +235,7 @@ class ServedConnection:
                         raise _unreadable(opened, error) from None
                     if self._ready and not (answer is None or isinstance(answer, (list, tuple))):
                         await self._send_ready()  # else they would stand behind one that waits
-                    self._place(answer, cost_bytes)
+                    self._place(answer, cost_bytes, route.timing, began_s)
                 else:
                     await self._handle_plain(opened, frame)
                     self._settle(cost_bytes)
@@ -268,25 +272,27 @@ class ServedConnection:
                 request, answered_version = decode_request(route.request, version, frame, position), version
             except MalformedMessage as error:
                 raise _unreadable(opened, error) from None
-        call = self._call(opened)
+        call, began_s = self._call(opened), self._service.time()
         if route.is_for_controller and self._service.forward is not None:
             response = await self._service.forward(request, call)
         else:
             response = await route.handle(request, call)
+        route.timing.note(self._service.time() - began_s)
         await self._send((response_frame(response, answered_version, correlation_id),))
 
-    def _place(self, answer: Answer, cost_bytes: int) -> None:
+    def _place(self, answer: Answer, cost_bytes: int, timing: Timing, began_s: float) -> None:
         """Answers that are ready and have nobody in front of them leave together; the others take a place."""
         order = self._order
         if not (order and order.places) and (answer is None or isinstance(answer, (list, tuple))):
+            timing.note(self._service.time() - began_s)
             if answer:
                 self._ready += answer
             self._settle(cost_bytes)
             return
         if order is None:
-            order = self._order = Order(self._send, self._service.pool.give, self._fail)
+            order = self._order = Order(self._send, self._service.pool.give, self._fail, self._service.time)
         self._held_bytes -= cost_bytes
-        order.add(answer, cost_bytes)
+        order.add(answer, cost_bytes, timing, began_s)
 
     def _call(self, opened: Opened) -> Call:
         client = self.client
@@ -334,7 +340,7 @@ class ServedConnection:
             if stranger is not None:
                 self._service.complaints.say(stranger.kind, stranger.sentence)
                 if stranger.answer:
-                    await _part(connection, stranger.answer)
+                    await part(connection, (stranger.answer,))
                 return
         self._complain(error)
 
@@ -355,12 +361,12 @@ def _unreadable(opened: Opened, error: MalformedMessage) -> MalformedMessage:
     return MalformedMessage(f"its {opened.route.api.title} request of version {opened.version} is malformed: {error}")
 
 
-async def _part(connection: Connection, answer: bytes) -> None:
+async def part(connection: Connection, answer: Sequence[bytes]) -> None:
     """Sends a last answer, and waits a moment for the other end to close: a reset could overtake the answer."""
     scratch = memoryview(bytearray(4096))
     left = FAREWELL_BYTES
     with suppress(ConnectionError, TimeoutError):
         async with asyncio.timeout(FAREWELL_MS / 1000):
-            await connection.send((answer,))
+            await connection.send(answer)
             while left > 0 and (count := await connection.receive_into(scratch)):
                 left -= count

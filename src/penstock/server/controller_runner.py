@@ -21,6 +21,7 @@ from penstock.metadata.controller import Controller
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.draft import InconsistentRecord
 from penstock.metadata.image import BROKER, Image
+from penstock.metadata.index import PartitionIndex
 from penstock.metadata.liveness import WAKE_MS
 from penstock.metadata.records import FeatureLevelRecord, RemoveTopicRecord
 from penstock.metadata.settings.layers import BrokerSettings
@@ -350,6 +351,11 @@ class ControllerRunner:
             asyncio.get_running_loop().call_soon(self._tick)
 
     # --- asking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> PartitionIndex:
+        """Partitions by what is to be done about them; for as long as nothing is awaited."""
+        return self._controller.index
 
     @property
     def end_offset(self) -> int:

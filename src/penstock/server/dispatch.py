@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.model.errors import MalformedMessage, UnsupportedVersion
 from penstock.server.serving import Served
+from penstock.server.timing import Timing
 from penstock.wire.api import Api
 from penstock.wire.declare import Request
 from penstock.wire.headers import Start, read_request_header
@@ -34,6 +35,7 @@ class Route:
         "is_prompt",
         "last",
         "request",
+        "timing",
     )
 
     def __init__(self, served: Served) -> None:
@@ -46,6 +48,8 @@ class Route:
         self.first: int = served.versions.first
         self.last: int = served.versions.last
         self.flexible_first: int = served.request.FLEXIBLE.first
+        self.timing = Timing()
+        """How long its requests took."""
 
 
 class Opened(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Final
 from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
 from penstock.model.errors import DiskFull
+from penstock.server.timing import Timing
 
 logger = logging.getLogger("penstock.commit")
 
@@ -34,6 +35,8 @@ class GroupCommit:
         if directory.is_dirty:
             self._dirty.set()
         self.rounds = 0
+        self.timing = Timing()
+        """How long they took."""
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -50,6 +53,7 @@ class GroupCommit:
             if self._is_stopping:
                 return
             self._dirty.clear()
+            began_s = asyncio.get_running_loop().time()
             try:
                 covered = await self._directory.commit()
             except DiskFull as error:
@@ -57,6 +61,7 @@ class GroupCommit:
                 covered = list(self._directory.logs.values())  # some may have failed for another reason
                 await asyncio.sleep(RETRY_S)
             self.rounds += 1
+            self.timing.note(asyncio.get_running_loop().time() - began_s)
             self._on_round(covered)
 
     def _give_time(self, log: Log) -> None:

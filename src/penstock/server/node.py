@@ -6,13 +6,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType
 from typing import Final, Protocol
 
+from penstock.client.bootstrap import Address
 from penstock.client.ports import ClientPorts
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
 from penstock.metadata.names import METADATA_TOPIC
 from penstock.model.errors import ProtocolError
-from penstock.model.ports import Clock, Disk, Entropy, Listener, Network, Workers
+from penstock.model.ports import Clock, Disk, Entropy, Footprint, Listener, Network, Workers
 from penstock.raft.replicas import Endpoint, ReplicaKey
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
@@ -50,11 +51,14 @@ from penstock.server.handlers import (
     quorum_admin,
     topics,
 )
+from penstock.server.http_listener import HttpListener
 from penstock.server.input_pool import InputPool
 from penstock.server.introduction import introduce_controller, introduce_voter
 from penstock.server.listener import ConnectionListener
 from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
+from penstock.server.metrics.gathering import Gathering, gathering_of
+from penstock.server.pages import pages_of
 from penstock.server.partition import Partition
 from penstock.server.partitions import Leader, Partitions
 from penstock.server.predecessors import Predecessors
@@ -167,8 +171,9 @@ class Node:
         settings: NodeSettings,
         handlers: Sequence[ModuleType] = HANDLERS,
         on_failure: Callable[[str], None] = lambda _sentence: None,
+        footprint: Callable[[], Footprint] | None = None,
     ) -> None:
-        """`on_failure` is told why the node cannot go on and should be stopped."""
+        """`on_failure` is told why the node cannot go on and should be stopped; `footprint` looks at the process."""
         self.clock = ports.clock
         self.entropy = ports.entropy
         self.disk = ports.disk
@@ -189,6 +194,11 @@ class Node:
         self.complaints = Complaints()
         self.data_path = settings.data_path
         self._on_failure = on_failure
+        self._footprint = footprint
+        self._gathering: Gathering | None = None
+        self._http: HttpListener | None = None
+        self.doors: dict[str, tuple[ConnectionListener, Dispatch]] = {}
+        """Listeners by whom they are for, and what they serve."""
         self._membership: Membership | None = None
         self._controller_listener: ConnectionListener | None = None
         self._listeners: list[ConnectionListener] = []
@@ -199,6 +209,12 @@ class Node:
         self._snapshot_at_ms = ports.clock.monotonic_ms()
         self.is_serving = False
         """Whether it has joined its cluster."""
+        self.is_stopping = False
+
+    @property
+    def metrics_address(self) -> str:
+        """Host and port where metrics are shown; empty where they are not."""
+        return "" if self._http is None else self._http.address
 
     @property
     def address(self) -> str:
@@ -289,12 +305,23 @@ class Node:
             )
             self.listener = ConnectionListener(place, service, self.clock)
             self._listeners.append(self.listener)
+            self.doors["clients"] = self.listener, self.dispatch
         if membership.listener is not None and membership.is_controller:
             place = await self._listen(membership.listener.host, membership.listener.port, "listeners")
             service = Service(self, self.controller_dispatch, settings.limits, self.pool, self.complaints)
             self._controller_listener = ConnectionListener(place, service, self.clock)
             self._listeners.append(self._controller_listener)
+            self.doors["controllers"] = self._controller_listener, self.controller_dispatch
         await self.quorum.load()
+        if settings.metrics is not None:
+            await self._open_metrics(settings.metrics)
+
+    async def _open_metrics(self, address: Address) -> None:
+        """Shown from now on, while the node is joining its cluster, too."""
+        place = await self._listen(address.host, address.port, "penstock dev --metrics-port, or metrics.listener")
+        self._gathering = gathering_of(self, self._rounds.timing, self._footprint)
+        self._http = HttpListener(place, pages_of(self, self._gathering), self.settings.limits, self.complaints)
+        self._http.start()
 
     async def _listen(self, host: str, port: int, where: str) -> Listener:
         try:
@@ -458,6 +485,7 @@ class Node:
 
     async def stop(self) -> None:
         """Hands over what others can do, answers what is under way, and closes the data directory cleanly."""
+        self.is_stopping = True
         if self._membership is not None and self.is_serving and self.controller.offline_reason is None:
             await self._membership.leave(self.settings.stop_ms)
         if self.settings.membership.is_broker:
@@ -470,6 +498,9 @@ class Node:
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
+        if self._http is not None and self._gathering is not None:
+            await self._http.stop()
+            self._gathering.stop()
         await self._probes.stop()
         await self.quorum.stop()
         for listener in self._listeners:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from penstock.model.ports import Buffer, FileSlice
 from penstock.server.serving import Answer, Buffers, Later
+from penstock.server.timing import Timing
 
 Send: TypeAlias = Callable[[Sequence[Buffer | FileSlice]], Awaitable[None]]
 
@@ -22,10 +23,13 @@ NOTHING: Buffers = ()
 class Place:
     """One request that is under way."""
 
-    __slots__ = ("answer", "cost_bytes", "later", "task", "waiting")
+    __slots__ = ("answer", "began_s", "cost_bytes", "later", "task", "timing", "waiting")
 
-    def __init__(self, cost_bytes: int) -> None:
+    def __init__(self, cost_bytes: int, timing: Timing, began_s: float) -> None:
         self.cost_bytes = cost_bytes
+        self.timing = timing
+        """Where it is noted how long the answer took."""
+        self.began_s = began_s
         self.answer: Buffers | None = None
         self.task: asyncio.Task[None] | None = None
         self.waiting: Awaitable[Buffers] | None = None
@@ -37,9 +41,16 @@ class Place:
 class Order:
     """The places of one connection, oldest first."""
 
-    __slots__ = ("_changed", "_give", "_on_error", "_send", "on_empty", "places")
+    __slots__ = ("_changed", "_give", "_on_error", "_send", "_time", "on_empty", "places")
 
-    def __init__(self, send: Send, give: Callable[[int], None], on_error: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        send: Send,
+        give: Callable[[int], None],
+        on_error: Callable[[Exception], None],
+        time: Callable[[], float],
+    ) -> None:
+        self._time = time
         self._send = send
         self._give = give
         self._on_error = on_error
@@ -51,12 +62,13 @@ class Order:
     def __len__(self) -> int:
         return len(self.places)
 
-    def add(self, answer: Answer, cost_bytes: int) -> None:
+    def add(self, answer: Answer, cost_bytes: int, timing: Timing, began_s: float) -> None:
         """Takes the next place, for an answer that is here or still to come."""
-        place = Place(cost_bytes)
+        place = Place(cost_bytes, timing, began_s)
         self.places.append(place)
         if answer is None:
             place.answer = NOTHING
+            timing.note(self._time() - began_s)
         elif isinstance(answer, Later):
             place.later = answer
             answer.begin(partial(self._done, place), self._on_error)
@@ -65,6 +77,7 @@ class Order:
             place.task = asyncio.get_running_loop().create_task(self._finish(place))
         else:
             place.answer = answer
+            timing.note(self._time() - began_s)
 
     async def until_fewer_than(self, count: int) -> None:
         """Waits until that few are under way."""
@@ -88,6 +101,7 @@ class Order:
 
     def _done(self, place: Place, answer: Buffers) -> None:
         place.answer, place.later = answer, None
+        place.timing.note(self._time() - place.began_s)
         if self.places and self.places[0] is place:
             place.task = asyncio.get_running_loop().create_task(self._send_front())
 
@@ -103,6 +117,7 @@ class Order:
         assert waiting is not None
         try:
             place.answer = await waiting
+            place.timing.note(self._time() - place.began_s)
             if self.places and self.places[0] is place:
                 await self._send_ready()
         except Exception as error:

@@ -10,6 +10,7 @@ from penstock.log.log import Appended, Log
 from penstock.model.errors import ErrorCode, ProtocolError, StorageError
 from penstock.records.check import DEFAULT_RULES, Rules
 from penstock.server.followers import Followers
+from penstock.server.traffic import TopicTraffic
 from penstock.server.waiters import OffsetWaiters, Watchers
 
 SETTLING_MS: Final = 60_000
@@ -48,6 +49,8 @@ class Readable:
         self.log = log
         self.leader_epoch = leader_epoch
         self.is_retired = False
+        self.traffic = TopicTraffic()
+        """That of its topic, once it is registered."""
         self.watchers = Watchers()
         """Consumers' fetches that wait for something to read."""
 
@@ -117,6 +120,11 @@ class Partition(Readable):
             if self.keeper is not None and self.log.offline_reason is not None:
                 self.keeper.failed(self.log)
             raise
+        traffic = self.traffic
+        traffic.produces += 1
+        if not appended.is_duplicate:
+            traffic.bytes_in += len(data)
+            traffic.messages_in += appended.last_offset + 1 - appended.base_offset
         if self.keeper is not None and not appended.is_duplicate:
             self.keeper.appended(self, appended.base_offset)
             self.followers.notify()

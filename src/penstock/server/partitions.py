@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from penstock.model.errors import ErrorCode
 from penstock.server.partition import Followed, Partition
+from penstock.server.traffic import Traffic
 
 K = TypeVar("K", str, bytes)
 P = TypeVar("P", Partition, Followed)
@@ -29,6 +30,8 @@ class Partitions:
         self._by_log: dict[int, Partition] = {}
         self._followed_by_name: dict[str, dict[int, Followed]] = {}
         self._followed_by_id: dict[bytes, dict[int, Followed]] = {}
+        self.traffic = Traffic()
+        """What goes in and out."""
         self.leader_elsewhere: Callable[[str | bytes, int], Leader | None] = _nobody_leads
         """By topic name or id and partition; the node sets it to what the metadata image says."""
 
@@ -71,6 +74,7 @@ class Partitions:
 
     def add(self, partition: Partition) -> None:
         """A partition is led from now on."""
+        partition.traffic = self.traffic.of(partition.topic)
         self._by_name.setdefault(partition.topic, {})[partition.index] = partition
         self._by_id.setdefault(partition.topic_id, {})[partition.index] = partition
         self._by_log[partition.log.identity.number] = partition
@@ -80,6 +84,7 @@ class Partitions:
         _take(self._by_name, partition.topic, partition.index)
         _take(self._by_id, partition.topic_id, partition.index)
         del self._by_log[partition.log.identity.number]
+        self._forget_topic(partition.topic)
         partition.retire(is_deleted=is_deleted)
 
     # --- followed
@@ -92,6 +97,7 @@ class Partitions:
     def follow(self, partition: Followed) -> None:
         """A partition is followed from now on, in its epoch and no other."""
         self.unfollow(partition.topic_id, partition.index)
+        partition.traffic = self.traffic.of(partition.topic)
         self._followed_by_name.setdefault(partition.topic, {})[partition.index] = partition
         self._followed_by_id.setdefault(partition.topic_id, {})[partition.index] = partition
 
@@ -101,7 +107,12 @@ class Partitions:
         if partition is not None:
             _take(self._followed_by_name, partition.topic, index)
             _take(self._followed_by_id, topic_id, index)
+            self._forget_topic(partition.topic)
             partition.retire()
+
+    def _forget_topic(self, topic: str) -> None:
+        if topic not in self._by_name and topic not in self._followed_by_name:
+            self.traffic.forget(topic)
 
     def clear(self) -> None:
         """Nothing is led or followed any more."""

@@ -5,6 +5,7 @@ Slices pin their files; whoever does not send them calls `release`.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from penstock.log.index import AbortedTransaction
 from penstock.log.log import Log
@@ -14,6 +15,7 @@ from penstock.model.ports import FileSlice
 from penstock.replication.fetch_sessions import Fetching, Wanted
 from penstock.server.partition import Readable
 from penstock.server.partitions import Leader, Partitions
+from penstock.server.traffic import EXPECTED
 from penstock.server.waiters import Watchers
 from penstock.wire.hot.fetch import FetchedPartition
 
@@ -83,6 +85,17 @@ class Reading:
             return 0
         part.records.release()
         return len(part.records)
+
+    def count(self, told: Sequence[tuple[Wanted, FetchedPartition]]) -> None:
+        """Counts what goes out to a consumer."""
+        for wanted, part in told:
+            place: Readable | None = wanted.place
+            traffic = self._partitions.traffic.gone if place is None else place.traffic
+            traffic.fetches += 1
+            if part.error_code:
+                traffic.fetch_failures += part.error_code not in EXPECTED
+            elif part.records:
+                traffic.bytes_out += len(part.records)
 
     def partition_of(self, wanted: Wanted) -> Readable | None:
         """The partition, if it is led here."""

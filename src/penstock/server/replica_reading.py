@@ -4,7 +4,7 @@ Whether a follower's log is a prefix of this one is asked anew at every look, by
 the answer may be given much later than the fetch was noted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.replication.fetch_sessions import Fetching, Wanted
@@ -45,6 +45,10 @@ class ReplicaReading(Reading):
             return None
         partition.followers.stand(self._follower_id, wanted)
         return partition
+
+    def count(self, told: Sequence[tuple[Wanted, FetchedPartition]]) -> None:
+        """Counts what goes out to a follower."""
+        self._partitions.traffic.replication_bytes_out += sum(len(part.records or NO_RECORDS) for _, part in told)
 
     def watchers_of(self, partition: Readable) -> Watchers:
         """Where to wait for more of a partition."""

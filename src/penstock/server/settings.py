@@ -76,6 +76,8 @@ class NodeSettings:
     listen_port: int = 9092
     allow_plaintext_beyond_loopback: bool = False
     """Whether anybody who reaches the listener may read and write everything, unencrypted."""
+    metrics: Address | None = None
+    """Where metrics and health are shown over HTTP; None for nowhere."""
     stop_ms: int = 10_000
     """How long a stopping node waits for requests under way."""
     stall_ms_max: int = 200
@@ -99,14 +101,20 @@ def check_listener(settings: NodeSettings) -> None:
     places = [(settings.listen_host, settings.listen_port)] if settings.membership.is_broker else []
     if settings.membership.listener is not None:
         places.append((settings.membership.listener.host, settings.membership.listener.port))
+    if settings.metrics is not None:
+        places.append(settings.metrics)
     for host, port in places:
-        is_loopback = host in {"localhost", "::1"} or host.startswith("127.")
-        if not is_loopback and not settings.allow_plaintext_beyond_loopback:
+        if not is_loopback(host) and not settings.allow_plaintext_beyond_loopback:
             raise CannotStart(
                 f"The listener {host or '*'}:{port} is plaintext and can be reached from other machines: "
                 "set allow.plaintext.beyond.loopback=true if the network is trusted, "
                 "or listen on 127.0.0.1."
             )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own, whoever asks."""
+    return host in {"localhost", "::1"} or (host.startswith("127.") and host.count(".") == 3 and host[-1].isdigit())
 
 
 def quorum_settings(broker: BrokerSettings) -> QuorumSettings:

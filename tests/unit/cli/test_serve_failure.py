@@ -39,7 +39,7 @@ def test_a_failed_metadata_log_ends_the_broker(tmp_path: Path, monkeypatch: pyte
         made.append(FailingPorts(host_ports(path)))
         return made[-1]
 
-    def is_ready(_plan: Plan, _address: str) -> None:
+    def is_ready(_plan: Plan, _address: str, _metrics_address: str) -> None:
         """Somebody changes something, and the disk fails."""
         node = nodes[-1]
         made[-1].disk.fail_next("sync", METADATA)

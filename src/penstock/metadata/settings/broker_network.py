@@ -180,6 +180,20 @@ SETTINGS = (
         LOW,
         check=at_least(1),
     ),
+    Setting(
+        "metrics.listener",
+        Kind.STRING,
+        None,
+        "Where metrics and health are shown over HTTP: host:port; unset, nowhere. Not a setting of Kafka.",
+    ),
+    Setting(
+        "metrics.partitions.max",
+        Kind.INT,
+        "4000",
+        "Partitions, and topics, that have metrics of their own; the others are only counted. Not a setting of Kafka.",
+        check=at_least(0),
+        update=CLUSTER_WIDE,
+    ),
     Setting("sasl.enabled.mechanisms", Kind.LIST, "GSSAPI", "SASL mechanisms that clients may use.", update=PER_BROKER),
     Setting(
         "sasl.mechanism.inter.broker.protocol",

@@ -112,6 +112,8 @@ def _answer(call: Call, node: Needs, fetching: Fetching, reading: Reading) -> Bu
         ]
         if told.error_code:
             reading.release()
+        else:
+            reading.count(told.found)
         return _write(call, told, endpoints)
     except BaseException:
         reading.release()

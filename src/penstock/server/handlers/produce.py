@@ -53,6 +53,8 @@ def _append(node: Needs, part: ProducedPartition, acks: int, now_ms: int) -> Out
     outcome = _try_to_append(node, part, acks, now_ms)
     if outcome.error_code:
         node.predecessors.was_refused(part, outcome.error_code, now_ms)
+        partition = node.partitions.find(part[0], part[1])
+        node.partitions.traffic.produce_failed(None if partition is None else partition.traffic, outcome.error_code)
     elif node.predecessors:
         node.predecessors.was_appended(part)
     return outcome

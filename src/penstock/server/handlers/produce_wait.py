@@ -11,6 +11,7 @@ from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.handlers.produce_answer import NO_OFFSET, Outcome, write_outcomes
 from penstock.server.partition import Partition
 from penstock.server.serving import Buffers, Later
+from penstock.server.traffic import EXPECTED
 from penstock.server.waiters import OffsetWaiters, Waiting
 
 NO_ANSWER = 0
@@ -121,6 +122,8 @@ def _trouble(partition: Partition, end_offset: int, acks: int) -> tuple[ErrorCod
 
 
 def _fail(outcome: Outcome, code: ErrorCode, sentence: str) -> None:
+    if outcome.partition is not None and code not in EXPECTED:
+        outcome.partition.traffic.produce_failures += 1
     outcome.error_code = code
     outcome.error_message = sentence
     if code not in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):

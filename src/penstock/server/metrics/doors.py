@@ -1,0 +1,70 @@
+"""The doors: connections, requests, and how long they take."""
+
+from collections.abc import Iterator, Mapping
+
+from penstock.server.dispatch import Dispatch
+from penstock.server.input_pool import InputPool
+from penstock.server.listener import ConnectionListener
+from penstock.server.metrics.collector import Collector
+from penstock.server.metrics.page import Kind, Metric, Page, labels
+
+CONNECTIONS = Metric(
+    "kafka_server_socket_server_metrics_connection_count",
+    Kind.GAUGE,
+    "Open connections of a listener: `clients` (brokers' fetches are among them) or `controllers`.",
+    ("listener",),
+)
+REFUSED = Metric(
+    "penstock_connections_refused_total",
+    Kind.COUNTER,
+    "Connections that were closed because of a limit.",
+    ("listener",),
+    "The log says which limit, and who came.",
+)
+POOL = Metric(
+    "penstock_input_pool_bytes",
+    Kind.GAUGE,
+    "Memory for requests that arrive or are under way.",
+    advice="Near its limit, sockets are read more slowly: producers send faster than the disk writes.",
+)
+POOL_MAX = Metric("penstock_input_pool_bytes_max", Kind.GAUGE, "The most that it may be.")
+REQUESTS = Metric(
+    "kafka_network_requestmetrics_requests_total",
+    Kind.COUNTER,
+    "Requests that were answered, by API.",
+    ("listener", "request"),
+)
+SECONDS = Metric(
+    "penstock_request_seconds",
+    Kind.HISTOGRAM,
+    "From the moment a request was read to the moment its answer was there: with acks=all when replicas have it, of "
+    "a Fetch with the time that it waited for records.",
+    ("listener", "request", "le"),
+    "Produce above a second: look at disks (`penstock_commit_seconds`), then at followers, then at the loop.",
+)
+
+
+class DoorCollector(Collector):
+    """See the module."""
+
+    metrics = (CONNECTIONS, REFUSED, POOL, POOL_MAX, REQUESTS, SECONDS)
+
+    def __init__(self, doors: Mapping[str, tuple[ConnectionListener, Dispatch]], pool: InputPool) -> None:
+        """Doors by name."""
+        self._doors = doors
+        self._pool = pool
+
+    def collect(self, page: Page) -> Iterator[None]:
+        """APIs that nobody has asked for are left out."""
+        page.family(POOL).add(self._pool.used_bytes)
+        page.family(POOL_MAX).add(self._pool.bytes_max)
+        for name, (listener, dispatch) in self._doors.items():
+            labelled = labels(listener=name)
+            page.family(CONNECTIONS).add(len(listener), labelled)
+            page.family(REFUSED).add(listener.refused, labelled)
+            for route in dispatch.routes.values():
+                if count := route.timing.count:
+                    title = route.api.title
+                    page.family(REQUESTS).add(count, labels(listener=name, request=title))
+                    page.family(SECONDS).add_timing(route.timing, listener=name, request=title)
+            yield
