@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from docs.pages import coefficients, configuration, parts, protocol, scale
+from docs.pages import coefficients, configuration, dashboard, metrics, parts, protocol, scale
 
 DOCS = Path(__file__).parents[1]
 COEFFICIENTS = "../src/penstock/sizing/coefficients.py"
@@ -14,6 +14,8 @@ PAGES = {
     "pictures/parts.svg": parts.picture,
     COEFFICIENTS: coefficients.page,
     "scale.md": scale.page,
+    "metrics.md": metrics.page,
+    "../deploy/grafana/penstock.json": dashboard.page,
 }
 
 

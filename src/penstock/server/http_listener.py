@@ -69,7 +69,13 @@ class HttpListener:
     """The connections of one listening place."""
 
     def __init__(
-        self, listener: Listener, pages: Mapping[str, Answering], limits: Limits, complaints: Complaints
+        self,
+        listener: Listener,
+        pages: Mapping[str, Answering],
+        limits: Limits,
+        complaints: Complaints,
+        *,
+        is_on_loopback: bool,
     ) -> None:
         """Pages by path."""
         self._listener = listener
@@ -78,7 +84,7 @@ class HttpListener:
         self._complaints = complaints
         self._accepting: asyncio.Task[None] | None = None
         self._serving: dict[asyncio.Task[None], Connection] = {}
-        self._is_on_loopback = is_loopback(listener.address.rpartition(":")[0].strip("[]"))
+        self._is_on_loopback = is_on_loopback
 
     def __len__(self) -> int:
         return len(self._serving)

@@ -70,7 +70,14 @@ from penstock.server.replica_messages import ReplicaMessages
 from penstock.server.replica_runner import ReplicaRunner
 from penstock.server.room import RoomWatch
 from penstock.server.serving import Call
-from penstock.server.settings import CannotStart, NodeSettings, check_listener, first_voters, quorum_settings
+from penstock.server.settings import (
+    CannotStart,
+    NodeSettings,
+    check_listener,
+    first_voters,
+    is_loopback,
+    quorum_settings,
+)
 from penstock.server.stall import StallMeter
 from penstock.server.topic_settings import Wardrobe
 from penstock.server.upkeep_loop import Upkeep
@@ -320,7 +327,13 @@ class Node:
         """Shown from now on, while the node is joining its cluster, too."""
         place = await self._listen(address.host, address.port, "penstock dev --metrics-port, or metrics.listener")
         self._gathering = gathering_of(self, self._rounds.timing, self._footprint)
-        self._http = HttpListener(place, pages_of(self, self._gathering), self.settings.limits, self.complaints)
+        self._http = HttpListener(
+            place,
+            pages_of(self, self._gathering),
+            self.settings.limits,
+            self.complaints,
+            is_on_loopback=is_loopback(address.host),
+        )
         self._http.start()
 
     async def _listen(self, host: str, port: int, where: str) -> Listener:
