@@ -24,6 +24,7 @@ from penstock.server.handlers.fetch import fetch
 from penstock.server.handlers.produce import produce
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
+from penstock.server.predecessors import Predecessors
 from penstock.server.serving import Call
 from penstock.wire.api import Api
 from penstock.wire.codec import encode
@@ -45,6 +46,7 @@ class BenchNode:
         self.clock = HostClock()
         self.partitions = Partitions()
         self.fetch_sessions = FetchSessions(HostEntropy())
+        self.predecessors = Predecessors()
 
 
 def a_batch() -> bytearray:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from penstock.server.metrics.page import Metric, Page
 
-PIECE: Final = 100
+PIECE: Final = 50
 """Partitions or topics that are looked at without a pause."""
 
 

@@ -42,19 +42,20 @@ def labels(**values: object) -> str:
 class Family:
     """The samples of one metric on one page."""
 
-    __slots__ = ("_lines", "metric")
+    __slots__ = ("_lines", "_name", "metric")
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
+        self._name = metric.name
         self._lines: list[str] = []
 
     def add(self, value: float, labelled: str = "") -> None:
         """A sample; `labelled` is made by `labels`."""
-        self._lines.append(f"{self.metric.name}{labelled} {value}\n")
+        self._lines.append(f"{self._name}{labelled} {value}\n")
 
     def add_timing(self, timing: Timing, **labelled: object) -> None:
         """The samples of a histogram, in seconds."""
-        name = self.metric.name
+        name = self._name
         for bound, count in timing.cumulated():
             self._lines.append(f"{name}_bucket{labels(**labelled, le=bound)} {count}\n")
         self._lines.append(f"{name}_bucket{labels(**labelled, le='+Inf')} {timing.count}\n")

@@ -177,8 +177,9 @@ class ReplicaCollector(Collector):
         page.family(SHRINKS).add(self._news.shrinks)
         page.family(EXPANDS).add(self._news.expands)
         yield
-        led = sorted(self._partitions, key=lambda each: (each.topic, each.index))
-        most = self._most()
+        led, most = list(self._partitions), self._most()
+        if len(led) > most:  # else the order does not matter
+            led.sort(key=lambda each: (each.topic, each.index))
         under_replicated = under_min = at_min = moving = 0
         families = [page.family(metric).add for metric in _PER_PARTITION]
         for number, partition in enumerate(led):
