@@ -1,0 +1,234 @@
+"""A classic group: members that meet, one of which says who reads what.
+
+States are a table. What its record does not tell (who waits to join or to sync, member ids that were given out) is
+soft: a new coordinator does without, and members join again. Decisions work on a copy (`copy`), which replaces the
+group once what was decided is in the log.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from penstock.wire.stored.consumer_offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+
+CONSUMER_PROTOCOL: Final = "consumer"
+NO_GENERATION: Final = -1
+
+
+class State(Enum):
+    """Of a classic group, by the names that clients see."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+MOVES: Final = {
+    (State.EMPTY, State.PREPARING): "the first member joins",
+    (State.PREPARING, State.COMPLETING): "all known members have joined, or time is up",
+    (State.PREPARING, State.EMPTY): "everybody has left, or nobody joined in time",
+    (State.COMPLETING, State.STABLE): "the leader has handed in the assignment",
+    (State.COMPLETING, State.PREPARING): "a member joined, left, or timed out",
+    (State.STABLE, State.PREPARING): "a member joined, left, or timed out",
+}
+
+
+class Member(NamedTuple):
+    """One member. `joining` and `syncing` are the tickets of requests of its that wait."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    joining: int | None = None
+    syncing: int | None = None
+    is_new: bool = False
+    """It has joined for the first time and was never answered."""
+    owes_sync: bool = False
+    """It was told of the generation and has not asked for its assignment yet."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it says under a protocol."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """See the module."""
+
+    group_id: str
+    state: State = State.EMPTY
+    since_wall_ms: int = -1
+    """When the state was entered; what offsets of an empty group are kept by (R25)."""
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    """Member ids by instance id."""
+    pending: dict[str, None] = field(default_factory=dict)
+    """Member ids that were given out and not used yet."""
+    is_gathering: bool = False
+    """It was empty, and waits a little for more members than the first."""
+    gathering_left_ms: int = 0
+    has_grown: bool = False
+    """Somebody joined since the wait began."""
+
+    def copy(self) -> "ClassicGroup":
+        """One to work on."""
+        return ClassicGroup(
+            self.group_id,
+            self.state,
+            self.since_wall_ms,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader,
+            dict(self.members),
+            dict(self.static),
+            dict(self.pending),
+            self.is_gathering,
+            self.gathering_left_ms,
+            self.has_grown,
+        )
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it."""
+        return self.state is State.EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is nothing but offsets: consumers that choose their partitions themselves."""
+        return self.protocol_type is None
+
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of all members'."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def have_all_joined(self) -> bool:
+        """Whether nobody is waited for."""
+        return not self.pending and all(member.joining is not None for member in self.members.values())
+
+    def candidates(self) -> list[str]:
+        """Protocols that all members know, in the order of the first of them."""
+        members = list(self.members.values())
+        if not members:
+            return []
+        common = [name for name, _ in members[0].protocols]
+        for member in members[1:]:
+            known = {name for name, _ in member.protocols}
+            common = [name for name in common if name in known]
+        return common
+
+    def would_take(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...], besides: str = "") -> bool:
+        """Whether somebody who knows these protocols fits in."""
+        if not protocol_type or not protocols:
+            return False
+        others = [member for member in self.members.values() if member.member_id != besides]
+        if not others:
+            return self.is_empty or protocol_type == self.protocol_type
+        if protocol_type != self.protocol_type:
+            return False
+        names = [name for name, _ in protocols]
+        return any(all(any(name == known for known, _ in other.protocols) for other in others) for name in names)
+
+    def elected_protocol(self) -> str:
+        """What most members like best, of what all of them know."""
+        candidates = self.candidates()
+        votes = dict.fromkeys(candidates, 0)
+        for member in self.members.values():
+            votes[next(name for name, _ in member.protocols if name in votes)] += 1
+        return max(candidates, key=lambda name: votes[name])
+
+    # --- changing a copy ------------------------------------------------------------------------------------------
+
+    def move(self, state: State, wall_ms: int) -> None:
+        """Every move is one of the table's."""
+        assert (self.state, state) in MOVES, f"no move from {self.state} to {state}"
+        self.state = state
+        self.since_wall_ms = wall_ms
+
+    def put(self, member: Member) -> None:
+        """A member comes, or changes."""
+        if not self.members:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member:
+        """A member goes."""
+        member = self.members.pop(member_id)
+        if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
+            del self.static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    # --- its record -----------------------------------------------------------------------------------------------
+
+    def key(self) -> GroupMetadataKey:
+        """Under which it is recorded."""
+        return GroupMetadataKey(group=self.group_id)
+
+    def value(self) -> GroupMetadataValue:
+        """What of it is recorded."""
+        members = [
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(self.protocol),
+                assignment=member.assignment,
+            )
+            for member in self.members.values()
+        ]
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=self.since_wall_ms,
+            members=members,
+        )
+
+
+def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group that a record tells of: stable or empty, for in between nothing is recorded."""
+    members = {
+        each.member_id: Member(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            each.session_timeout,
+            each.session_timeout if each.rebalance_timeout < 0 else each.rebalance_timeout,
+            ((value.protocol or "", each.subscription),),
+            each.assignment,
+        )
+        for each in value.members
+    }
+    return ClassicGroup(
+        group_id,
+        State.STABLE if members else State.EMPTY,
+        value.current_state_timestamp,
+        value.generation,
+        value.protocol_type or None,
+        value.protocol,
+        value.leader,
+        members,
+        {each.instance_id: each.member_id for each in members.values() if each.instance_id is not None},
+    )

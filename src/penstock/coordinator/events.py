@@ -1,0 +1,83 @@
+"""What can happen to a shard, and what it wants. The driver tells the one and carries the other out, in order."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from penstock.model.errors import ErrorCode
+
+
+class Elected(NamedTuple):
+    """This broker leads the partition in this leader epoch; its log can be read from `start_offset` on."""
+
+    epoch: int
+    start_offset: int
+
+
+class Resigned(NamedTuple):
+    """As of this leader epoch the broker leads no longer, or has the partition no longer."""
+
+    epoch: int
+
+
+class LogRead(NamedTuple):
+    """What a `ReadLog` found: records from its offset on, and where to go on.
+
+    Where nothing is left to read although the log goes on, because compaction took it, there are no records, and
+    `next_offset` is what was asked for, or later.
+    """
+
+    epoch: int
+    offset: int
+    records: Sequence[Any]
+    next_offset: int
+
+
+class ReadFailed(NamedTuple):
+    """The log cannot be read: it is offline, or what it holds is not whole."""
+
+    epoch: int
+
+
+class Committed(NamedTuple):
+    """Everything before this offset is committed."""
+
+    offset: int
+
+
+class Asked(NamedTuple):
+    """Somebody asks; the ticket is the driver's name for who waits for the answer."""
+
+    ticket: int
+    command: Any
+
+
+class TimePassed(NamedTuple):
+    """It is `wake_at` or later."""
+
+
+Event: TypeAlias = Elected | Resigned | LogRead | ReadFailed | Committed | Asked | TimePassed
+
+
+class ReadLog(NamedTuple):
+    """Read a piece of the log, then `LogRead` or `ReadFailed`. `end_offset` is where it ended at the election."""
+
+    epoch: int
+    offset: int
+    end_offset: int
+
+
+class Answer(NamedTuple):
+    """What the asker is told: everything it rests on is committed."""
+
+    ticket: int
+    reply: Any
+
+
+class Refuse(NamedTuple):
+    """The asker is told to ask elsewhere or later. It may have been carried out only if leadership was lost, or late."""
+
+    ticket: int
+    code: ErrorCode
+
+
+Effect: TypeAlias = ReadLog | Answer | Refuse

@@ -1,0 +1,402 @@
+"""JoinGroup and SyncGroup: members meet, learn of a generation, and receive what they are to read.
+
+Serves    JoinGroup 0–9, SyncGroup 0–5.
+Answers   MEMBER_ID_REQUIRED first, from version 4 on (KIP-394); FENCED_INSTANCE_ID where another took a static member's
+          place (KIP-345); GROUP_MAX_SIZE_REACHED.
+Departs   a static member that comes back with another subscription starts a rebalance; Kafka looks at the choice of
+          protocol only. A request that another of the same member overtakes is answered REBALANCE_IN_PROGRESS.
+"""
+
+from typing import Final
+
+from penstock.coordinator.classic import ClassicGroup, Member, State
+from penstock.coordinator.settings import NEW_MEMBER_JOIN_MS
+from penstock.coordinator.timers import JOIN, PENDING, SESSION, SYNC
+from penstock.coordinator.work import Ask, Replace, Work
+from penstock.model.errors import ErrorCode
+from penstock.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from penstock.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_NULL_PROTOCOL_SINCE: Final = 7
+_SKIP_ASSIGNMENT_SINCE: Final = 9
+_KNOWN_MEMBERS_SINCE: Final = 4
+
+
+def new_member_id(work: Work, prefix: str) -> str:
+    """Nobody else's, ever."""
+    token = work.view.entropy.token(16).hex()
+    return f"{prefix}-{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
+
+
+def refusal(code: ErrorCode, version: int, member_id: str = "") -> JoinGroupResponse:
+    """What somebody is told who cannot join."""
+    protocol = None if version >= _NULL_PROTOCOL_SINCE else ""
+    return JoinGroupResponse(error_code=code, protocol_name=protocol, leader="", member_id=member_id, members=())
+
+
+def sync_refusal(code: ErrorCode) -> SyncGroupResponse:
+    """What somebody is told who gets no assignment."""
+    return SyncGroupResponse(error_code=code, assignment=b"")
+
+
+def admitted(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Whether that is a member, and still the one that its instance id stands for."""
+    if instance_id is not None:
+        holder = group.static.get(instance_id)
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if holder != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+def join(group: ClassicGroup | None, ask: Ask, ticket: int, work: Work) -> None:
+    """`group` is the classic group of that name; None where there is none."""
+    request: JoinGroupRequest = ask.request
+    settings = work.view.settings
+    if not settings.session_min_ms <= request.session_timeout_ms <= settings.session_max_ms:
+        work.reply(ticket, refusal(ErrorCode.INVALID_SESSION_TIMEOUT, ask.version, request.member_id))
+        return
+    if group is None:
+        if request.member_id:
+            work.reply(ticket, refusal(ErrorCode.UNKNOWN_MEMBER_ID, ask.version, request.member_id))
+            return
+        group = ClassicGroup(request.group_id, since_wall_ms=work.now.wall_ms)
+    else:
+        group = group.copy()
+    code = _join(group, ask, ticket, work)
+    if code is not ErrorCode.NONE:
+        work.reply(ticket, refusal(code, ask.version, request.member_id))
+        return
+    work.notes.append(Replace(group.group_id, group))
+
+
+def _join(group: ClassicGroup, ask: Ask, ticket: int, work: Work) -> ErrorCode:
+    request: JoinGroupRequest = ask.request
+    protocols = tuple((each.name, each.metadata) for each in request.protocols)
+    known = request.member_id
+    if not known and request.group_instance_id is not None:
+        known = group.static.get(request.group_instance_id, "")
+    if not _has_room(group, known, work):
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    if not group.would_take(request.protocol_type, protocols, known):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.member_id:
+        return _join_again(group, ask, ticket, work)
+    prefix = request.group_instance_id or ask.client_id
+    member_id = new_member_id(work, prefix)
+    if request.group_instance_id is not None:
+        if known:
+            _take_the_place(group, known, member_id, ask, ticket, work)
+        else:
+            _add(group, member_id, ask, ticket, work)
+    elif ask.version >= _KNOWN_MEMBERS_SINCE:
+        group.pending[member_id] = None
+        work.set_timer(PENDING, group.group_id, member_id, request.session_timeout_ms)
+        work.reply(ticket, refusal(ErrorCode.MEMBER_ID_REQUIRED, ask.version, member_id))
+    else:
+        _add(group, member_id, ask, ticket, work)
+    return ErrorCode.NONE
+
+
+def _has_room(group: ClassicGroup, member_id: str, work: Work) -> bool:
+    """Ids that were only given out count as well: whoever asks for many must not get past the limit (R27)."""
+    if member_id in group.members or member_id in group.pending:
+        return True
+    return len(group.members) + len(group.pending) < work.view.settings.members_max
+
+
+def _join_again(group: ClassicGroup, ask: Ask, ticket: int, work: Work) -> ErrorCode:
+    request: JoinGroupRequest = ask.request
+    member_id = request.member_id
+    if member_id in group.pending:
+        if request.group_instance_id is not None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        work.drop_timer(PENDING, group.group_id, member_id)
+        _add(group, member_id, ask, ticket, work)
+        return ErrorCode.NONE
+    code = admitted(group, member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    member = group.members[member_id]
+    is_same = member.protocols == tuple((each.name, each.metadata) for each in request.protocols)
+    match group.state:
+        case State.PREPARING:
+            _wait_to_join(group, _told(member, ask), ticket, work)
+        case State.COMPLETING if is_same:
+            # It has not received the answer to its first request.
+            work.hear(group.group_id, member_id, member.session_timeout_ms)
+            work.reply(ticket, _welcome(group, member))
+        case State.STABLE if is_same and (member_id != group.leader or member.owes_sync):
+            work.hear(group.group_id, member_id, member.session_timeout_ms)
+            work.reply(ticket, _welcome(group, member))
+        case State.COMPLETING | State.STABLE:
+            _wait_to_join(group, _told(member, ask), ticket, work)
+        case State.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE
+
+
+def _told(member: Member, ask: Ask) -> Member:
+    """A member with what its request says."""
+    request: JoinGroupRequest = ask.request
+    rebalance_ms = request.rebalance_timeout_ms
+    return member._replace(
+        client_id=ask.client_id,
+        client_host=ask.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms,
+        protocols=tuple((each.name, each.metadata) for each in request.protocols),
+    )
+
+
+def _add(group: ClassicGroup, member_id: str, ask: Ask, ticket: int, work: Work) -> None:
+    request: JoinGroupRequest = ask.request
+    member = Member(member_id, request.group_instance_id, "", "", 0, 0, (), is_new=True)
+    if group.state is State.EMPTY:
+        group.protocol_type = request.protocol_type
+    group.has_grown = True
+    _wait_to_join(group, _told(member, ask), ticket, work)
+
+
+def _take_the_place(group: ClassicGroup, old_id: str, member_id: str, ask: Ask, ticket: int, work: Work) -> None:
+    """A static member came back without its member id (KIP-345): it gets a new one, and what the old one had."""
+    old = group.members[old_id]
+    protocol = group.protocol
+    _let_go(old, ErrorCode.FENCED_INSTANCE_ID, work)
+    work.drop_timer(SESSION, group.group_id, old_id)
+    was_leader = group.leader == old_id
+    member = _told(old, ask)._replace(member_id=member_id, joining=None, syncing=None)
+    group.members = {
+        (member_id if known == old_id else known): (member if known == old_id else each)
+        for known, each in group.members.items()
+    }
+    assert old.instance_id is not None
+    group.static[old.instance_id] = member_id
+    if was_leader:
+        group.leader = member_id
+    is_same = old.metadata(protocol) == member.metadata(protocol) and group.elected_protocol() == protocol
+    if group.state is State.STABLE and is_same:
+        group.members[member_id] = member._replace(owes_sync=True)
+        work.record(group.key(), group.value())
+        work.hear(group.group_id, member_id, member.session_timeout_ms)
+        work.set_timer(SYNC, group.group_id, "", group.rebalance_timeout_ms())
+        # It must not compute an assignment: nobody would ask for it. Before version 9 it is not told that it leads.
+        can_skip = ask.version >= _SKIP_ASSIGNMENT_SINCE
+        leader = None if can_skip or not was_leader else old_id
+        work.reply(ticket, _welcome(group, member, leader=leader, skip=was_leader and can_skip))
+        return
+    _wait_to_join(group, member, ticket, work)
+
+
+def _let_go(member: Member, code: ErrorCode, work: Work) -> None:
+    """Requests of a member that still wait are answered."""
+    if member.joining is not None:
+        work.reply(member.joining, refusal(code, _NULL_PROTOCOL_SINCE - 1, member.member_id))
+    if member.syncing is not None:
+        work.reply(member.syncing, sync_refusal(code))
+
+
+def _wait_to_join(group: ClassicGroup, member: Member, ticket: int, work: Work) -> None:
+    """The member has joined, and waits for the others."""
+    before = group.members.get(member.member_id)
+    if before is not None:
+        _let_go(before, ErrorCode.REBALANCE_IN_PROGRESS, work)
+    group.put(member._replace(joining=ticket, syncing=None, owes_sync=False))
+    if member.is_new:
+        work.hear(group.group_id, member.member_id, NEW_MEMBER_JOIN_MS)
+    else:
+        work.drop_timer(SESSION, group.group_id, member.member_id)
+    begin_rebalance(group, work)
+    try_to_complete(group, work)
+
+
+def begin_rebalance(group: ClassicGroup, work: Work) -> None:
+    """Everybody is to join again, unless that is so already."""
+    if group.state is State.PREPARING:
+        return
+    if group.state is State.COMPLETING:
+        for member in list(group.members.values()):
+            if member.syncing is not None:
+                work.reply(member.syncing, sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
+                work.hear(group.group_id, member.member_id, member.session_timeout_ms)
+            group.members[member.member_id] = member._replace(assignment=b"", syncing=None)
+    work.drop_timer(SYNC, group.group_id)
+    rebalance_ms = group.rebalance_timeout_ms()
+    if group.state is State.EMPTY:
+        delay_ms = min(work.view.settings.initial_delay_ms, rebalance_ms)
+        group.is_gathering, group.has_grown = True, False
+        group.gathering_left_ms = max(0, rebalance_ms - delay_ms)
+        work.set_timer(JOIN, group.group_id, "", delay_ms)
+    else:
+        group.is_gathering = False
+        work.set_timer(JOIN, group.group_id, "", rebalance_ms)
+    group.move(State.PREPARING, work.now.wall_ms)
+
+
+def try_to_complete(group: ClassicGroup, work: Work) -> None:
+    """A generation begins as soon as nobody is waited for."""
+    if group.state is State.PREPARING and not group.is_gathering and group.have_all_joined():
+        complete(group, work)
+
+
+def join_time_is_up(group: ClassicGroup, work: Work) -> None:
+    """The JOIN timer: those who have not joined are out, unless the group was just gathering."""
+    if group.is_gathering and group.has_grown and group.gathering_left_ms > 0:
+        delay_ms = min(work.view.settings.initial_delay_ms, group.gathering_left_ms)
+        group.gathering_left_ms -= delay_ms
+        group.has_grown = False
+        work.set_timer(JOIN, group.group_id, "", delay_ms)
+        return
+    group.is_gathering = False
+    complete(group, work)
+
+
+def complete(group: ClassicGroup, work: Work) -> None:
+    """The next generation, of those who have joined and of static members, who may be away."""
+    group.is_gathering = False
+    work.drop_timer(JOIN, group.group_id)
+    for member in list(group.members.values()):
+        if member.joining is None and member.instance_id is None:
+            group.remove(member.member_id)
+            work.drop_timer(SESSION, group.group_id, member.member_id)
+    if not group.members:
+        group.generation += 1
+        group.protocol, group.leader = None, None
+        group.move(State.EMPTY, work.now.wall_ms)
+        work.record(group.key(), group.value())
+        return
+    here = [member for member in group.members.values() if member.joining is not None]
+    if not here:
+        work.set_timer(JOIN, group.group_id, "", group.rebalance_timeout_ms())
+        return
+    if group.leader not in {member.member_id for member in here}:
+        group.leader = here[0].member_id
+    group.generation += 1
+    group.protocol = group.elected_protocol()
+    group.move(State.COMPLETING, work.now.wall_ms)
+    for member in list(group.members.values()):
+        is_here = member.joining is not None
+        group.members[member.member_id] = member._replace(
+            joining=None, is_new=member.is_new and not is_here, owes_sync=is_here, assignment=b""
+        )
+    for member in here:
+        assert member.joining is not None
+        work.hear(group.group_id, member.member_id, member.session_timeout_ms)
+        work.reply(member.joining, _welcome(group, member))
+    work.set_timer(SYNC, group.group_id, "", group.rebalance_timeout_ms())
+
+
+def _welcome(
+    group: ClassicGroup, member: Member, *, leader: str | None = None, skip: bool = False
+) -> JoinGroupResponse:
+    """The generation; who leads it learns of all members."""
+    shown = leader or group.leader or ""
+    members = [
+        JoinGroupResponseMember(
+            member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(group.protocol)
+        )
+        for each in (group.members.values() if shown == member.member_id else ())
+    ]
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=shown,
+        skip_assignment=skip,
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+# --- syncing ----------------------------------------------------------------------------------------------------------
+
+
+def sync(group: ClassicGroup | None, ask: Ask, ticket: int, work: Work) -> None:
+    """A member asks for its assignment; the leader brings everybody's."""
+    request: SyncGroupRequest = ask.request
+    code = _may_sync(group, request)
+    if code is not ErrorCode.NONE or group is None:
+        work.reply(ticket, sync_refusal(code))
+        return
+    group = group.copy()
+    member = group.members[request.member_id]
+    if member.syncing is not None:
+        work.reply(member.syncing, sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
+    group.members[member.member_id] = member._replace(owes_sync=False, syncing=ticket)
+    if group.state is State.COMPLETING:
+        work.drop_timer(SESSION, group.group_id, member.member_id)
+        if member.member_id == group.leader:
+            assigned = {each.member_id: each.assignment for each in request.assignments}
+            for each in list(group.members.values()):
+                group.members[each.member_id] = each._replace(assignment=assigned.get(each.member_id, b""))
+            group.move(State.STABLE, work.now.wall_ms)
+            work.record(group.key(), group.value())
+    if group.state is State.STABLE:
+        _hand_out(group, work)
+    if not any(each.owes_sync for each in group.members.values()):
+        work.drop_timer(SYNC, group.group_id)
+    work.notes.append(Replace(group.group_id, group))
+
+
+def _may_sync(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    code = admitted(group, request.member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.UNKNOWN_MEMBER_ID if group.state is State.EMPTY else ErrorCode.NONE
+
+
+def _hand_out(group: ClassicGroup, work: Work) -> None:
+    for member in list(group.members.values()):
+        if member.syncing is not None:
+            work.hear(group.group_id, member.member_id, member.session_timeout_ms)
+            work.reply(
+                member.syncing,
+                SyncGroupResponse(
+                    error_code=ErrorCode.NONE,
+                    protocol_type=group.protocol_type,
+                    protocol_name=group.protocol,
+                    assignment=member.assignment,
+                ),
+            )
+            group.members[member.member_id] = member._replace(syncing=None)
+
+
+def sync_time_is_up(group: ClassicGroup, work: Work) -> None:
+    """The SYNC timer: who was told of the generation and did not come for its assignment is out."""
+    late = [member.member_id for member in group.members.values() if member.owes_sync]
+    for member_id in late:
+        remove_member(group, member_id, work, ErrorCode.UNKNOWN_MEMBER_ID, settles=False)
+    if late:
+        settle(group, work)
+
+
+# --- members that go --------------------------------------------------------------------------------------------------
+
+
+def remove_member(group: ClassicGroup, member_id: str, work: Work, code: ErrorCode, *, settles: bool = True) -> None:
+    """A member is gone; the others meet anew."""
+    member = group.remove(member_id)
+    _let_go(member, code, work)
+    work.drop_timer(SESSION, group.group_id, member_id)
+    if settles:
+        settle(group, work)
+
+
+def settle(group: ClassicGroup, work: Work) -> None:
+    """After somebody has gone."""
+    if group.state in (State.STABLE, State.COMPLETING):
+        begin_rebalance(group, work)
+    try_to_complete(group, work)

@@ -1,0 +1,268 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have read, and when that is forgotten.
+
+Serves    OffsetCommit 2–10, OffsetFetch 1–10 (one group at a time), OffsetDelete 0; topics by name, ids are translated
+          before.
+Answers   whoever is not a member of the present generation or epoch commits nothing; a commit that is not in the log is
+          an error, always.
+Departs   offsets expire only in groups that are empty; Kafka also expires those of topics that a live group reads no
+          longer. Of an empty group they are counted from when it became empty, in both protocols (R25).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
+from penstock.coordinator.consumer import ConsumerGroup
+from penstock.coordinator.joining import admitted
+from penstock.coordinator.records import GroupRecord
+from penstock.coordinator.settings import TOMBSTONES_MAX
+from penstock.coordinator.subscriptions import subscribed_topics
+from penstock.coordinator.work import Ask, Replace, Work
+from penstock.model.errors import ErrorCode
+from penstock.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from penstock.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from penstock.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from penstock.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitValue
+
+Group = ClassicGroup | ConsumerGroup
+
+
+class CommittedOffset(NamedTuple):
+    """How far one partition was read."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_wall_ms: int
+    expire_wall_ms: int = -1
+    """Only in records of long ago, when whoever committed said how long."""
+
+
+class Offsets:
+    """All committed offsets of a shard: by group, topic and partition."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+
+    def of(self, group_id: str) -> Mapping[tuple[str, int], CommittedOffset]:
+        """Those of a group."""
+        return self._groups.get(group_id, {})
+
+    def groups(self) -> list[str]:
+        """Which groups have any."""
+        return list(self._groups)
+
+    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """Takes in a record."""
+        if value is not None:
+            self._groups.setdefault(key.group, {})[key.topic, key.partition] = CommittedOffset(
+                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+            )
+            return
+        offsets = self._groups.get(key.group)
+        if offsets is not None:
+            offsets.pop((key.topic, key.partition), None)
+            if not offsets:
+                del self._groups[key.group]
+
+
+def forgotten(group_id: str, topic: str, partition: int) -> GroupRecord:
+    """The record that takes an offset back."""
+    return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+# --- committing -------------------------------------------------------------------------------------------------------
+
+
+def commit(group: Group | None, ask: Ask, ticket: int, work: Work) -> None:
+    """Remembers how far a group has read, if it is a member of now who says so, or nobody is in the group."""
+    request: OffsetCommitRequest = ask.request
+    code = _may_commit(group, request, work)
+    bytes_max = work.view.settings.metadata_bytes_max
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            note = each.committed_metadata or ""
+            verdict = code
+            if verdict is ErrorCode.NONE and len(note) * 4 > bytes_max and len(note.encode()) > bytes_max:
+                verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if verdict is ErrorCode.NONE:
+                work.record(
+                    OffsetCommitKey(group=request.group_id, topic=topic.name, partition=each.partition_index),
+                    OffsetCommitValue(
+                        offset=each.committed_offset,
+                        leader_epoch=each.committed_leader_epoch,
+                        metadata=note,
+                        commit_timestamp=work.now.wall_ms,
+                    ),
+                )
+            partitions.append(OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=verdict))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
+    if group is None and work.records:
+        work.notes.append(Replace(request.group_id, ClassicGroup(request.group_id, since_wall_ms=work.now.wall_ms)))
+    work.reply(ticket, OffsetCommitResponse(topics=topics))
+
+
+def _may_commit(group: Group | None, request: OffsetCommitRequest, work: Work) -> ErrorCode:
+    epoch, member_id = request.generation_id_or_member_epoch, request.member_id
+    if group is None:
+        # A simple consumer may begin a group; a member of one that is not there may not.
+        return ErrorCode.NONE if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+    is_nobody = epoch < 0 and not member_id and request.group_instance_id is None
+    if group.is_empty and epoch < 0:
+        return ErrorCode.NONE
+    if is_nobody:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if isinstance(group, ConsumerGroup):
+        return group.may_commit(member_id, epoch)
+    code = admitted(group, member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if epoch != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is State.COMPLETING:
+        # It knows of this generation, so it has given up what it had in the last one.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    member = group.members[member_id]
+    if member.joining is None and member.syncing is None:
+        work.hear(group.group_id, member_id, member.session_timeout_ms)
+    return ErrorCode.NONE
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------------
+
+
+def fetch(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
+    """How far a group has read; all that it knows where no topics are named."""
+    request: OffsetFetchRequestGroup = ask.request
+    code = ErrorCode.NONE
+    if isinstance(group, ConsumerGroup) and request.member_id and request.member_epoch >= 0:
+        code = group.may_fetch(request.member_id, request.member_epoch)
+    found = offsets.of(request.group_id)
+    topics: list[OffsetFetchResponseTopics] = []
+    if code is ErrorCode.NONE and request.topics is None:
+        names: dict[str, list[int]] = {}
+        for topic, number in sorted(found):
+            names.setdefault(topic, []).append(number)
+        topics = [
+            OffsetFetchResponseTopics(name=name, partitions=[_shown(found, name, each) for each in numbers])
+            for name, numbers in names.items()
+        ]
+    elif code is ErrorCode.NONE:
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[_shown(found, topic.name, each) for each in topic.partition_indexes],
+            )
+            for topic in request.topics or ()
+        ]
+    work.reply(ticket, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics, error_code=code))
+
+
+def _shown(
+    found: Mapping[tuple[str, int], CommittedOffset], topic: str, partition: int
+) -> OffsetFetchResponsePartitions:
+    known = found.get((topic, partition))
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=-1 if known is None else known.offset,
+        committed_leader_epoch=-1 if known is None else known.leader_epoch,
+        metadata="" if known is None else known.metadata,
+        error_code=ErrorCode.NONE,
+    )
+
+
+# --- forgetting -------------------------------------------------------------------------------------------------------
+
+
+def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
+    """An operator has a group forget offsets: not those of topics that it reads."""
+    request: OffsetDeleteRequest = ask.request
+    code, read = _may_delete(group, request.group_id, offsets)
+    topics = []
+    for topic in request.topics if code is ErrorCode.NONE else ():
+        verdict = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in read else ErrorCode.NONE
+        partitions = []
+        for each in topic.partitions:
+            if verdict is ErrorCode.NONE and (topic.name, each.partition_index) in offsets.of(request.group_id):
+                work.records.append(forgotten(request.group_id, topic.name, each.partition_index))
+            partitions.append(OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=verdict))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    work.reply(ticket, OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=topics))
+
+
+def _may_delete(group: Group | None, group_id: str, offsets: Offsets) -> tuple[ErrorCode, Any]:
+    if group is None:
+        return (ErrorCode.NONE if offsets.of(group_id) else ErrorCode.GROUP_ID_NOT_FOUND), ()
+    if group.is_empty:
+        return ErrorCode.NONE, ()
+    if isinstance(group, ConsumerGroup):
+        return ErrorCode.NONE, group.subscribed_names()
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        return ErrorCode.NON_EMPTY_GROUP, ()
+    read = subscribed_topics(group)
+    return (ErrorCode.NON_EMPTY_GROUP, ()) if read is None else (ErrorCode.NONE, read)
+
+
+def expired(group: Group | None, group_id: str, offsets: Offsets, work: Work) -> Iterator[GroupRecord]:
+    """The offsets of a group that nobody has needed for long: only if nobody is in it (KIP-211)."""
+    if group is not None and not group.is_empty:
+        return
+    emptied_ms = -1 if group is None or (isinstance(group, ClassicGroup) and group.is_simple) else group.since_wall_ms
+    now_ms, retention_ms = work.now.wall_ms, work.view.settings.retention_ms
+    for (topic, partition), each in offsets.of(group_id).items():
+        is_due = now_ms - max(each.commit_wall_ms, emptied_ms) >= retention_ms
+        if each.expire_wall_ms > 0 and not is_due:
+            is_due = emptied_ms < 0 and now_ms >= each.expire_wall_ms
+        if is_due:
+            yield forgotten(group_id, topic, partition)
+
+
+def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bool:
+    """Forgets what has expired, in pieces; whether there may be more. Groups of which nothing is left go, too."""
+    for group_id in sorted({*groups, *offsets.groups()}):
+        group = groups.get(group_id)
+        if group is not None and not group.is_empty:
+            continue
+        gone = list(expired(group, group_id, offsets, work))
+        room = TOMBSTONES_MAX - len(work.records)
+        work.records += gone[:room]
+        if len(gone) > room:
+            return True
+        is_due = group is not None and work.now.wall_ms - group.since_wall_ms >= work.view.settings.retention_ms
+        if group is not None and len(gone) == len(offsets.of(group_id)) and (is_due or gone) and not _is_joined(group):
+            remove_group(group, work)
+        if len(work.records) >= TOMBSTONES_MAX:
+            return True
+    return False
+
+
+def _is_joined(group: Group) -> bool:
+    return isinstance(group, ClassicGroup) and bool(group.pending)
+
+
+def remove_group(group: Group, work: Work) -> None:
+    """An empty group goes."""
+    if isinstance(group, ConsumerGroup):
+        work.records += group.tombstones()
+    else:
+        if not group.is_simple or group.generation:
+            work.record(group.key(), None)
+        work.notes.append(Replace(group.group_id, None))

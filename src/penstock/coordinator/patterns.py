@@ -1,0 +1,343 @@
+r"""Regular expressions over topic names, in RE2's manner: time is linear in the name, whatever the pattern.
+
+A pattern becomes a graph of states, all of which are followed at once; there is no going back. Length, states and
+repetition are bounded when it is compiled. Supported: literals, `.`, classes, `\d \w \s` and their opposites, groups
+(also `(?:…)` and `(?i)` in front), `|`, `* + ? {m,n}` (greedy or not is the same here), `^ $ \A \z`. A pattern must
+match the whole name, as in Kafka. Back references and looking around do not exist in RE2 either.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+PATTERN_CHARS_MAX: Final = 1_024
+STATES_MAX: Final = 2_000
+REPEAT_MAX: Final = 1_000
+DEPTH_MAX: Final = 50
+KNOWN_MAX: Final = 2_000
+"""Steps that a pattern remembers."""
+STEPS_MAX: Final = 5_000_000
+"""States that are looked at to find the topics of one pattern; beyond this it is refused."""
+CODE_MAX: Final = 0x10FFFF
+
+
+class InvalidPattern(ValueError):
+    """The pattern cannot be read, or is too large."""
+
+
+class Chars(NamedTuple):
+    """A set of characters: ranges, both ends included."""
+
+    ranges: tuple[tuple[int, int], ...]
+    is_negated: bool = False
+
+    def has(self, code: int) -> bool:
+        """Whether a character is in it."""
+        return any(first <= code <= last for first, last in self.ranges) != self.is_negated
+
+
+_DIGIT: Final = ((48, 57),)
+_WORD: Final = ((48, 57), (65, 90), (95, 95), (97, 122))
+_SPACE: Final = ((9, 10), (12, 13), (32, 32))
+_ANY: Final = Chars(((10, 10),), is_negated=True)
+_ESCAPES: Final = {"n": 10, "t": 9, "r": 13, "f": 12, "v": 11, "a": 7}
+_CLASSES: Final = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_NAMED: Final = {
+    "alpha": ((65, 90), (97, 122)),
+    "digit": _DIGIT,
+    "alnum": ((48, 57), (65, 90), (97, 122)),
+    "upper": ((65, 90),),
+    "lower": ((97, 122),),
+    "word": _WORD,
+    "space": ((9, 13), (32, 32)),
+    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
+    "xdigit": ((48, 57), (65, 70), (97, 102)),
+}
+
+_CHAR, _SPLIT, _BEGIN, _END, _DONE = range(5)
+
+
+class _Node(NamedTuple):
+    kind: str
+    parts: tuple["_Node", ...] = ()
+    chars: Chars | None = None
+    least: int = 0
+    most: int = -1
+
+
+_EMPTY: Final = _Node("row")
+
+
+def _inverted(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    found, start = [], 0
+    for first, last in sorted(ranges):
+        if first > start:
+            found.append((start, first - 1))
+        start = max(start, last + 1)
+    if start <= CODE_MAX:
+        found.append((start, CODE_MAX))
+    return tuple(found)
+
+
+class _Parser:
+    """Text to tree."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._ignores_case = False
+
+    def parse(self) -> _Node:
+        if self._text.startswith("(?i)"):
+            self._ignores_case, self._at = True, 4
+        node = self._choice(0)
+        if self._at < len(self._text):
+            raise InvalidPattern("there is a ) too many")
+        return node
+
+    def _peek(self) -> str:
+        return self._text[self._at] if self._at < len(self._text) else ""
+
+    def _take(self) -> str:
+        char = self._peek()
+        if not char:
+            raise InvalidPattern("the pattern ends too early")
+        self._at += 1
+        return char
+
+    def _choice(self, depth: int) -> _Node:
+        if depth > DEPTH_MAX:
+            raise InvalidPattern(f"groups are nested deeper than {DEPTH_MAX}")
+        rows = [self._row(depth)]
+        while self._peek() == "|":
+            self._at += 1
+            rows.append(self._row(depth))
+        return rows[0] if len(rows) == 1 else _Node("choice", tuple(rows))
+
+    def _row(self, depth: int) -> _Node:
+        parts: list[_Node] = []
+        while self._peek() not in ("", "|", ")"):
+            parts.append(self._repeated(self._single(depth)))
+        return _Node("row", tuple(parts))
+
+    def _repeated(self, node: _Node) -> _Node:
+        bounds = {"*": (0, -1), "+": (1, -1), "?": (0, 1)}
+        is_repeated = False
+        while True:
+            char = self._peek()
+            if char in bounds and char:
+                self._at += 1
+                least, most = bounds[char]
+            elif char == "{" and (counted := self._counted()) is not None:
+                least, most = counted
+            else:
+                return node
+            if is_repeated:
+                raise InvalidPattern("a repetition is repeated")
+            if self._peek() == "?":  # as little as possible matches the same names
+                self._at += 1
+            is_repeated = True
+            node = _Node("repeat", (node,), least=least, most=most)
+
+    def _counted(self) -> tuple[int, int] | None:
+        end = self._text.find("}", self._at)
+        body = self._text[self._at + 1 : end] if end > 0 else ""
+        first, comma, last = body.partition(",")
+        if not first.isascii() or not first.isdigit() or (last and not (last.isascii() and last.isdigit())):
+            return None  # then it is a brace like any other character
+        if len(first) > 4 or len(last) > 4 or int(first) > REPEAT_MAX or (last and int(last) > REPEAT_MAX):
+            raise InvalidPattern(f"something is repeated more than {REPEAT_MAX} times")
+        least = int(first)
+        most = int(last) if last else (-1 if comma else least)
+        if 0 <= most < least:
+            raise InvalidPattern(f"{{{body}}} goes backwards")
+        self._at = end + 1
+        return least, most
+
+    def _single(self, depth: int) -> _Node:
+        char = self._take()
+        match char:
+            case "(":
+                return self._group(depth)
+            case "[":
+                return _Node("char", chars=self._cased(self._bracket()))
+            case ".":
+                return _Node("char", chars=_ANY)
+            case "^":
+                return _Node("begin")
+            case "$":
+                return _Node("end")
+            case "\\":
+                return self._escaped()
+            case "*" | "+" | "?":
+                raise InvalidPattern(f"there is nothing before {char} to repeat")
+        return _Node("char", chars=self._cased(((ord(char), ord(char)),)))
+
+    def _group(self, depth: int) -> _Node:
+        if self._peek() == "?":
+            if not self._text.startswith("?:", self._at):
+                raise InvalidPattern("of the groups with (? there is only (?:")
+            self._at += 2
+        node = self._choice(depth + 1)
+        if self._peek() != ")":
+            raise InvalidPattern("a ) is missing")
+        self._at += 1
+        return node
+
+    def _escaped(self) -> _Node:
+        char = self._take()
+        if char == "A":
+            return _Node("begin")
+        if char == "z":
+            return _Node("end")
+        if char == "Q":
+            end = self._text.find("\\E", self._at)
+            quoted = self._text[self._at :] if end < 0 else self._text[self._at : end]
+            self._at = len(self._text) if end < 0 else end + 2
+            return _Node("row", tuple(_Node("char", chars=self._cased(((ord(each), ord(each)),))) for each in quoted))
+        return _Node("char", chars=self._cased(self._escape(char)))
+
+    def _escape(self, char: str) -> tuple[tuple[int, int], ...]:
+        if char in _CLASSES:
+            return _CLASSES[char]
+        if char.lower() in _CLASSES:
+            return _inverted(_CLASSES[char.lower()])
+        if char in _ESCAPES:
+            return ((_ESCAPES[char], _ESCAPES[char]),)
+        if char.isascii() and char.isalnum():
+            raise InvalidPattern(f"there is no \\{char}")
+        return ((ord(char), ord(char)),)
+
+    def _bracket(self) -> tuple[tuple[int, int], ...]:
+        is_negated = self._peek() == "^"
+        self._at += is_negated
+        ranges: list[tuple[int, int]] = []
+        is_first = True
+        while (char := self._take()) != "]" or is_first:
+            is_first = False
+            if char == "[" and self._peek() == ":":
+                ranges += self._named()
+                continue
+            first = self._escape(self._take()) if char == "\\" else ((ord(char), ord(char)),)
+            if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", "") and len(first) == 1:
+                self._at += 1
+                char = self._take()
+                last = self._escape(self._take()) if char == "\\" else ((ord(char), ord(char)),)
+                if len(last) != 1 or first[0][0] != first[0][1] or last[0][1] < first[0][0]:
+                    raise InvalidPattern("a range of characters goes backwards")
+                ranges.append((first[0][0], last[0][1]))
+            else:
+                ranges += first
+        return _inverted(tuple(ranges)) if is_negated else tuple(ranges)
+
+    def _named(self) -> tuple[tuple[int, int], ...]:
+        end = self._text.find(":]", self._at)
+        name = self._text[self._at + 1 : end] if end > 0 else ""
+        if name.removeprefix("^") not in _NAMED:
+            raise InvalidPattern(f"there is no class [:{name}:]")
+        self._at = end + 2
+        ranges = _NAMED[name.removeprefix("^")]
+        return _inverted(ranges) if name.startswith("^") else ranges
+
+    def _cased(self, ranges: tuple[tuple[int, int], ...]) -> Chars:
+        if not self._ignores_case:
+            return Chars(ranges)
+        more = list(ranges)
+        for first, last in ranges:
+            for low, shift in ((65, 32), (97, -32)):
+                start, end = max(first, low), min(last, low + 25)
+                if start <= end:
+                    more.append((start + shift, end + shift))
+        return Chars(tuple(more))
+
+
+class Regex:
+    """A compiled pattern."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > PATTERN_CHARS_MAX:
+            raise InvalidPattern(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
+        self.text = text
+        self._states: list[tuple[int, Chars | None, int, int]] = []
+        self._start = self._compile(_Parser(text).parse(), self._add(_DONE))
+        self._known: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+        self._steps = 0
+
+    def found_in(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The names that match, sorted. InvalidPattern where that is too much to ask."""
+        self._steps = 0
+        return tuple(name for name in sorted(names) if self.matches(name))
+
+    def _add(self, kind: int, chars: Chars | None = None, to: int = -1, other: int = -1) -> int:
+        if len(self._states) >= STATES_MAX:
+            raise InvalidPattern(f"the pattern is too large: more than {STATES_MAX} states")
+        self._states.append((kind, chars, to, other))
+        return len(self._states) - 1
+
+    def _compile(self, node: _Node, then: int) -> int:
+        """The state in which matching the node begins, if `then` is where it goes on."""
+        match node.kind:
+            case "char":
+                return self._add(_CHAR, node.chars, then)
+            case "begin":
+                return self._add(_BEGIN, None, then)
+            case "end":
+                return self._add(_END, None, then)
+            case "row":
+                for part in reversed(node.parts):
+                    then = self._compile(part, then)
+                return then
+            case "choice":
+                start = self._compile(node.parts[-1], then)
+                for part in reversed(node.parts[:-1]):
+                    start = self._add(_SPLIT, None, self._compile(part, then), start)
+                return start
+        (part,) = node.parts
+        if node.most < 0:
+            loop = self._add(_SPLIT, None, -1, then)
+            self._states[loop] = (_SPLIT, None, self._compile(part, loop), then)
+            then = loop
+        for _ in range(max(0, node.most - node.least) if node.most >= 0 else 0):
+            then = self._add(_SPLIT, None, self._compile(part, then), then)
+        for _ in range(node.least):
+            then = self._compile(part, then)
+        return then
+
+    def _reached(self, states: list[int], *, is_begin: bool, is_end: bool) -> tuple[int, ...]:
+        """All states that can be reached without a character."""
+        seen: set[int] = set()
+        todo = list(states)
+        while todo:
+            at = todo.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            kind, _, to, other = self._states[at]
+            if kind == _SPLIT:
+                todo += (to, other)
+            elif (kind == _BEGIN and is_begin) or (kind == _END and is_end):
+                todo.append(to)
+        return tuple(sorted(seen))
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        states = self._reached([self._start], is_begin=True, is_end=not name)
+        for number, char in enumerate(name):
+            is_end = number == len(name) - 1
+            code = ord(char)
+            known = None if is_end else self._known.get((states, code))
+            if known is None:
+                after = [
+                    to
+                    for kind, chars, to, _ in map(self._states.__getitem__, states)
+                    if kind == _CHAR and chars is not None and chars.has(code)
+                ]
+                known = self._reached(after, is_begin=False, is_end=is_end)
+                self._steps += len(states)
+                if self._steps > STEPS_MAX:
+                    raise InvalidPattern("the pattern takes too long to match all topics")
+                if not is_end and len(self._known) < KNOWN_MAX:
+                    self._known[states, code] = known
+            states = known
+            if not states:
+                return False
+        return any(self._states[at][0] == _DONE for at in states)

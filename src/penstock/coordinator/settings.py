@@ -1,0 +1,61 @@
+"""Time-outs and limits of groups. Names and defaults are Kafka's `group.*` and `offsets.*` where Kafka has one."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.metadata.settings.layers import BrokerSettings
+
+NEW_MEMBER_JOIN_MS: Final = 300_000
+"""A member that has joined for the first time is kept waiting no longer than this (KAFKA-9752)."""
+TOMBSTONES_MAX: Final = 1_000
+"""Records of one decision that only take things back."""
+PATTERN_REFRESH_MS: Final = 10_000
+"""Patterns of a group are matched again after this, if topics have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What a broker is told about groups."""
+
+    session_min_ms: int = 6_000
+    session_max_ms: int = 1_800_000
+    """What a classic member may ask for."""
+    initial_delay_ms: int = 3_000
+    """How long an empty classic group waits for more members."""
+    members_max: int = 0x7FFFFFFF
+    """Of one classic group."""
+    consumer_session_ms: int = 45_000
+    consumer_heartbeat_ms: int = 5_000
+    consumer_members_max: int = 0x7FFFFFFF
+    assignment_interval_ms: int = 1_000
+    """The least time between two assignments of a consumer group."""
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is the default."""
+    migration: str = "bidirectional"
+    """Whether groups with members may change between the protocols: also upgrade, downgrade or disabled."""
+    retention_ms: int = 7 * 24 * 3_600_000
+    """How long an empty group keeps its offsets."""
+    retention_check_ms: int = 600_000
+    metadata_bytes_max: int = 4_096
+    """The longest note that a committed offset may carry."""
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> "GroupSettings":
+        """As a broker's settings say."""
+        assignors = settings.value("group.consumer.assignors")
+        migration = settings.value("group.consumer.migration.policy")
+        return cls(
+            session_min_ms=settings.number("group.min.session.timeout.ms"),
+            session_max_ms=settings.number("group.max.session.timeout.ms"),
+            initial_delay_ms=settings.number("group.initial.rebalance.delay.ms"),
+            members_max=settings.number("group.max.size"),
+            consumer_session_ms=settings.number("group.consumer.session.timeout.ms"),
+            consumer_heartbeat_ms=settings.number("group.consumer.heartbeat.interval.ms"),
+            consumer_members_max=settings.number("group.consumer.max.size"),
+            assignment_interval_ms=settings.number("group.consumer.assignment.interval.ms"),
+            assignors=tuple(assignors) if isinstance(assignors, list | tuple) else ("uniform", "range"),
+            migration=str(migration).lower(),
+            retention_ms=60_000 * settings.number("offsets.retention.minutes"),
+            retention_check_ms=settings.number("offsets.retention.check.interval.ms"),
+            metadata_bytes_max=settings.number("offset.metadata.max.bytes"),
+        )

@@ -1,0 +1,44 @@
+"""The topics of the cluster as far as groups care: names, ids, partitions, and the racks of their replicas."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from penstock.metadata.image import Image
+
+
+class Topic(NamedTuple):
+    """One topic; `racks` has those of each partition's replicas, sorted, or is empty if brokers name none."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    racks: tuple[tuple[str, ...], ...] = ()
+
+
+class Topics:
+    """All topics at one time. Whoever makes a later one gives it a higher version."""
+
+    def __init__(self, topics: Mapping[str, Topic], version: int) -> None:
+        self.by_name = dict(topics)
+        self.by_id = {topic.topic_id: topic for topic in topics.values()}
+        self.version = version
+
+
+NO_TOPICS = Topics({}, -1)
+
+
+def topics_of(image: Image, version: int) -> Topics:
+    """As an image of the cluster has them."""
+    racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack}
+    found: dict[str, Topic] = {}
+    for name, topic in image.topics.items():
+        places = (
+            tuple(
+                tuple(sorted({racks[number] for number in partition.replicas if number in racks}))
+                for _, partition in sorted(topic.partitions.items())
+            )
+            if racks
+            else ()
+        )
+        found[name] = Topic(name, topic.topic_id, len(topic.partitions), places)
+    return Topics(found, version)
