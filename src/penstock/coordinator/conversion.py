@@ -1,9 +1,9 @@
 """Between the protocols while a group is at work: classic groups become consumer groups and back, member by member.
 
 Serves    JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a consumer group; the first
-          ConsumerGroupHeartbeat in a classic group (upgrade); the last member of the new protocol that goes (downgrade).
-Answers   a classic member's generation is its epoch; it leads nothing, joins alone and at once, and is asked to join again
-          (REBALANCE_IN_PROGRESS) whenever there is a step to take.
+          ConsumerGroupHeartbeat in a classic group (upgrade); the last of the new protocol that goes (downgrade).
+Answers   a classic member's generation is its epoch; it leads nothing, joins alone and at once, and is asked to join
+          again (REBALANCE_IN_PROGRESS) whenever there is a step to take.
 Departs   a group that is meeting while it is converted keeps what its members said they have (Kafka: nothing).
 """
 

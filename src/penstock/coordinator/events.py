@@ -74,7 +74,7 @@ class Answer(NamedTuple):
 
 
 class Refuse(NamedTuple):
-    """The asker is told to ask elsewhere or later. It may have been carried out only if leadership was lost, or late."""
+    """The asker is to ask elsewhere or later. If leadership was lost or time is up, it may have been carried out."""
 
     ticket: int
     code: ErrorCode

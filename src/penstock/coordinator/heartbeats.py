@@ -1,8 +1,9 @@
 """ConsumerGroupHeartbeat: a member of a consumer group joins, stays, leaves, and receives what it is to read (KIP-848).
 
 Serves    ConsumerGroupHeartbeat 0–1.
-Answers   FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID have the member drop everything and join again; UNRELEASED_INSTANCE_ID
-          where a static member's place is still taken; INVALID_REGULAR_EXPRESSION, UNSUPPORTED_ASSIGNOR.
+Answers   FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID have the member drop everything and join again;
+          UNRELEASED_INSTANCE_ID where a static member's place is still taken; INVALID_REGULAR_EXPRESSION,
+          UNSUPPORTED_ASSIGNOR.
 Departs   a member of a group that is not there is UNKNOWN_MEMBER_ID (Kafka: GROUP_ID_NOT_FOUND, which clients take for
           fatal). Who joins again although it is a member begins a new epoch: what it had before is void for sure.
 """

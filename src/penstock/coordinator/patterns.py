@@ -15,7 +15,7 @@ REPEAT_MAX: Final = 1_000
 DEPTH_MAX: Final = 50
 KNOWN_MAX: Final = 2_000
 """Steps that a pattern remembers."""
-STEPS_MAX: Final = 5_000_000
+STEPS_MAX: Final = 200_000
 """States that are looked at to find the topics of one pattern; beyond this it is refused."""
 CODE_MAX: Final = 0x10FFFF
 
@@ -324,7 +324,7 @@ class Regex:
         for number, char in enumerate(name):
             is_end = number == len(name) - 1
             code = ord(char)
-            known = None if is_end else self._known.get((states, code))
+            known = self._known.get((states, ~code if is_end else code))
             if known is None:
                 after = [
                     to
@@ -335,8 +335,8 @@ class Regex:
                 self._steps += len(states)
                 if self._steps > STEPS_MAX:
                     raise InvalidPattern("the pattern takes too long to match all topics")
-                if not is_end and len(self._known) < KNOWN_MAX:
-                    self._known[states, code] = known
+                if len(self._known) < KNOWN_MAX:
+                    self._known[states, ~code if is_end else code] = known
             states = known
             if not states:
                 return False

@@ -18,7 +18,7 @@ _DECLARED: Final = [
     kind
     for module in (consumer_offsets, consumer_groups)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, StoredKey) and kind.TYPE >= 0
+    if isinstance(kind, type) and issubclass(kind, StoredKey) and kind not in (StoredKey, StoredValue)
 ]
 KEYS: Final[dict[int, type[StoredKey]]] = {kind.TYPE: kind for kind in _DECLARED if not issubclass(kind, StoredValue)}
 """Every key that is understood here, by its type."""

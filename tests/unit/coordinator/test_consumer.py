@@ -1,0 +1,374 @@
+"""Consumer groups (KIP-848): epochs, reconciliation, fencing, static members, patterns; between the protocols."""
+
+from typing import Any
+
+import pytest
+
+from penstock.coordinator.classic import ClassicGroup, State
+from penstock.coordinator.consumer import ConsumerGroup
+from penstock.coordinator.settings import GroupSettings
+from penstock.coordinator.subscriptions import assignment, assignment_bytes
+from penstock.model.errors import ErrorCode
+from tests.unit.coordinator.stage import Stage, alive, beat, commit, given, join, subscription, sync, topic, topics
+from tests.unit.coordinator.test_classic import enter
+
+NONE = ErrorCode.NONE
+
+
+class Reader:
+    """A well-behaved member: takes what it is given, gives up what it is not, says what it has."""
+
+    def __init__(self, stage: Stage, member_id: str, **told: Any) -> None:
+        self.stage = stage
+        self.member_id = member_id
+        self.has: dict[str, list[int]] = {}
+        self.instance = told.get("instance")
+        answer = stage.ask(alive(member_id, 0, **told), version=1)
+        assert answer.error_code is NONE, answer
+        self._take(answer)
+
+    def _take(self, answer: Any) -> None:
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.has = given(answer)
+
+    def beat(self) -> dict[str, list[int]]:
+        answer = self.stage.ask(alive(self.member_id, self.epoch, owned=self.has, instance=self.instance), version=1)
+        assert answer.error_code is NONE, answer
+        self._take(answer)
+        return self.has
+
+
+def count(has: dict[str, list[int]]) -> int:
+    return sum(len(numbers) for numbers in has.values())
+
+
+def test_the_first_member_has_everything_at_once() -> None:
+    stage = Stage()
+    assert Reader(stage, "m").has == {"a": [0, 1, 2, 3]}
+    assert stage.group().state == "Stable"
+
+
+def test_a_second_member_gets_what_the_first_has_given_up() -> None:
+    stage = Stage()
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    assert second.has == {}
+    assert second.epoch == 2
+    assert first.beat() == {"a": [0, 1]}
+    assert first.epoch == 1, "it has not said yet that it has given anything up"
+    assert second.beat() == {}
+    first.beat()
+    assert first.epoch == 2
+    assert second.beat() == {"a": [2, 3]}
+    assert stage.group().state == "Stable"
+
+
+def test_who_does_not_give_up_in_time_is_out() -> None:
+    stage = Stage()
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    first.beat()
+    for _ in range(5):
+        stage.pass_time(4_500)
+        second.beat()
+        stage.ask(alive("m", first.epoch))
+    assert list(stage.group().members) == ["n"]
+    assert count(second.beat()) == 4
+
+
+def test_a_member_that_is_not_heard_of_is_out() -> None:
+    stage = Stage()
+    Reader(stage, "m")
+    stage.pass_time(44_900)
+    assert not stage.group().is_empty
+    stage.pass_time(1_000)
+    assert stage.group().is_empty
+    assert stage.ask(alive("m", 1)).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stage.ask(alive("m", 1, group_id="x")).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_epochs_that_are_not_the_members_are_fenced() -> None:
+    stage = Stage()
+    first = Reader(stage, "m")
+    Reader(stage, "n")
+    first.beat()
+    first.beat()
+    assert stage.ask(alive("m", first.epoch + 1)).error_code is ErrorCode.FENCED_MEMBER_EPOCH
+    lost = stage.ask(alive("m", first.epoch - 1, owned=first.has))
+    assert (lost.error_code, lost.member_epoch) == (NONE, first.epoch)
+    assert stage.ask(alive("m", first.epoch - 1)).error_code is ErrorCode.FENCED_MEMBER_EPOCH
+    more = alive("m", first.epoch - 1, owned={"a": [0, 1, 2, 3]})
+    assert stage.ask(more).error_code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_who_joins_again_is_in_a_new_epoch_for_sure() -> None:
+    stage = Stage()
+    first = Reader(stage, "m")
+    again = Reader(stage, "m")
+    assert again.epoch > first.epoch
+    assert again.has == {"a": [0, 1, 2, 3]}
+    assert stage.ask(alive("m", first.epoch, owned=first.has)).error_code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_who_leaves_leaves_all_to_the_others() -> None:
+    stage = Stage()
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    for reader in (first, first, second):
+        reader.beat()
+    assert stage.ask(alive("m", -1)).member_epoch == -1
+    assert count(second.beat()) == 4
+    assert stage.ask(alive("m", -1)).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_heartbeat_without_news_writes_nothing_and_says_nothing() -> None:
+    stage = Stage()
+    reader = Reader(stage, "m")
+    before = stage.log.end_offset
+    answer = stage.ask(alive("m", reader.epoch))
+    assert answer.assignment is None
+    assert stage.log.end_offset == before
+
+
+def test_new_partitions_and_topics_are_found() -> None:
+    stage = Stage()
+    reader = Reader(stage, "m", names=("a", "c"))
+    stage.topics = topics(topic("a", 6), topic("c", 1), version=1)
+    assert reader.beat() == {"a": [0, 1, 2, 3, 4, 5], "c": [0]}
+    stage.topics = topics(topic("c", 1), version=2)
+    assert reader.beat() == {"c": [0]}
+
+
+def test_assignments_are_not_computed_all_the_time() -> None:
+    stage = Stage(GroupSettings(assignment_interval_ms=1_000))
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    first.beat()
+    assert count(first.has) == 4
+    assert stage.group().state == "Assigning"
+    stage.pass_time(1_000)
+    assert count(first.beat()) == 2
+    assert second.epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"pattern": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"instance": ""}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": -3}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_ms": -1}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_makes_no_sense_is_refused(told: dict[str, Any], code: ErrorCode) -> None:
+    stage = Stage()
+    asked: dict[str, Any] = {"member_id": "m", "epoch": 0} | told
+    assert stage.ask(alive(**asked), version=1).error_code is code
+    assert stage.log.end_offset == 0
+
+
+def test_a_group_has_a_limit() -> None:
+    stage = Stage(GroupSettings(consumer_members_max=1))
+    Reader(stage, "m")
+    assert stage.ask(alive("n", 0)).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+# --- static members ---------------------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_is_away_keeps_what_it_has() -> None:
+    stage = Stage()
+    first, second = Reader(stage, "m", instance="i"), Reader(stage, "n")
+    for reader in (first, first, second):
+        reader.beat()
+    assert stage.ask(alive("x", 0, instance="i")).error_code is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert stage.ask(alive("m", -2, instance="i")).member_epoch == -2
+    assert count(second.beat()) == 2
+    back = Reader(stage, "o", instance="i")
+    assert back.has == first.has
+    assert second.epoch == back.epoch, "nothing was computed anew"
+    assert stage.ask(alive("m", first.epoch, instance="i")).error_code is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_if_it_does_not_come_back_others_have_it() -> None:
+    stage = Stage()
+    first, second = Reader(stage, "m", instance="i"), Reader(stage, "n")
+    for reader in (first, first, second):
+        reader.beat()
+    stage.ask(alive("m", -2, instance="i"))
+    stage.pass_time(40_000)
+    second.beat()
+    stage.pass_time(10_000)
+    assert count(second.beat()) == 4
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------------
+
+
+def test_topics_are_found_by_pattern_and_found_again() -> None:
+    stage = Stage(known=topics(topic("orders-1", 1), topic("bills", 1)))
+    reader = Reader(stage, "m", pattern="orders-.*")
+    assert reader.has == {"orders-1": [0]}
+    stage.topics = topics(topic("orders-1", 1), topic("orders-2", 1), version=1)
+    assert reader.beat() == {"orders-1": [0]}, "not so soon"
+    stage.pass_time(10_000)
+    assert reader.beat() == {"orders-1": [0], "orders-2": [0]}
+    stage.elect()
+    assert stage.group().patterns["orders-.*"].topics == ("orders-1", "orders-2")
+    stage.ask(alive("m", -1))
+    assert not stage.group().patterns
+
+
+# --- what lasts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_coordinator_knows_everything() -> None:
+    stage = Stage()
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    first.beat()
+    before = stage.group()
+    stage.elect()
+    after = stage.group()
+    for name in ("epoch", "target_epoch", "members", "targets", "owners", "metadata_hash", "static"):
+        assert getattr(after, name) == getattr(before, name), name
+    first.beat()
+    assert second.beat() == {"a": [2, 3]}
+
+
+# --- between the protocols --------------------------------------------------------------------------------------------
+
+
+def classic(stage: Stage) -> tuple[str, int]:
+    """A classic consumer with everything; its id and generation."""
+    member_id = enter(stage)
+    stage.pass_time(0)
+    stage.send(sync(member_id, 1, {member_id: assignment_bytes({"a": [0, 1, 2, 3]}, 1)}))
+    assert stage.group().state is State.STABLE
+    return member_id, 1
+
+
+def assigned(answer: Any) -> list[int]:
+    found = assignment(answer.assignment)
+    assert found is not None
+    return [number for each in found.assigned_partitions for number in each.partitions]
+
+
+def test_a_classic_group_becomes_a_consumer_group_and_nobody_loses_anything() -> None:
+    stage = Stage()
+    old, generation = classic(stage)
+    new = Reader(stage, "n")
+    group = stage.group()
+    assert isinstance(group, ConsumerGroup)
+    assert new.has == {}
+    assert new.epoch == 2
+    assert stage.ask(beat(old, generation)).error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    owned = {"a": [0, 1, 2, 3]}
+    again = stage.ask(join(old, metadata=subscription("a", owned=owned)))
+    assert (again.error_code, again.generation_id, again.leader) == (NONE, 1, "")
+    kept = assigned(stage.ask(sync(old, 1)))
+    assert kept == [0, 1]
+    again = stage.ask(join(old, metadata=subscription("a", owned={"a": kept})))
+    assert again.generation_id == 2
+    assert assigned(stage.ask(sync(old, 2))) == [0, 1]
+    assert stage.ask(beat(old, 2)).error_code is NONE
+    assert new.beat() == {"a": [2, 3]}
+    done = stage.ask(commit({0: 7}, member_id=old, epoch=2))
+    assert done.topics[0].partitions[0].error_code is NONE
+    stage.elect()
+    assert stage.group().members[old].classic is not None
+
+
+def test_and_back_when_the_last_new_member_leaves() -> None:
+    stage = Stage()
+    old, _ = classic(stage)
+    new = Reader(stage, "n")
+    stage.ask(alive("n", -1))
+    group = stage.group()
+    assert isinstance(group, ClassicGroup)
+    assert group.state is State.PREPARING
+    assert group.generation > new.epoch - 1
+    ticket = stage.send(join(old))
+    assert stage.answers[ticket].leader == old
+    stage.elect()
+    assert isinstance(stage.group(), ClassicGroup)
+    assert list(stage.group().members) == [old]
+
+
+def test_also_when_it_times_out() -> None:
+    stage = Stage()
+    old, _ = classic(stage)
+    Reader(stage, "n")
+    for _ in range(10):
+        stage.pass_time(5_000)
+        if isinstance(stage.group(), ConsumerGroup):
+            epoch = stage.group().members[old].epoch
+            if stage.ask(beat(old, epoch)).error_code is ErrorCode.REBALANCE_IN_PROGRESS:
+                stage.ask(join(old, metadata=subscription("a")))
+    assert isinstance(stage.group(), ClassicGroup)
+
+
+def test_a_classic_member_that_does_not_join_again_is_out() -> None:
+    stage = Stage()
+    old, generation = classic(stage)
+    new = Reader(stage, "n")
+    for _ in range(6):
+        stage.ask(beat(old, generation))
+        new.beat()
+        stage.pass_time(4_000)
+    assert list(stage.group().members) == ["n"]
+
+
+def test_a_classic_member_joins_a_consumer_group() -> None:
+    stage = Stage()
+    new = Reader(stage, "n")
+    asked = stage.ask(join(metadata=subscription("a")))
+    assert asked.error_code is ErrorCode.MEMBER_ID_REQUIRED
+    assert stage.ask(join("stranger")).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    joined = stage.ask(join(asked.member_id, metadata=subscription("a")))
+    assert joined.generation_id == 2
+    new.beat()
+    new.beat()
+    assert stage.ask(beat(asked.member_id, 2)).error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    stage.ask(join(asked.member_id, metadata=subscription("a")))
+    assert assigned(stage.ask(sync(asked.member_id, 2))) == [2, 3]
+    assert stage.ask(join(protocol_type="connect")).error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_where_it_is_not_allowed_groups_stay_what_they_are() -> None:
+    stage = Stage(GroupSettings(initial_delay_ms=0, migration="disabled"))
+    classic(stage)
+    assert stage.ask(alive("n", 0)).error_code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert isinstance(stage.group(), ClassicGroup)
+
+
+def test_groups_that_cannot_be_read_stay_classic() -> None:
+    stage = Stage()
+    stage.send(join(protocol_type="connect", metadata=b"x"), version=3)
+    assert stage.ask(alive("n", 0)).error_code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_empty_groups_change_without_further_ado_and_epochs_go_on() -> None:
+    stage = Stage()
+    old, _ = classic(stage)
+    stage.pass_time(11_000)
+    assert stage.group().state is State.EMPTY
+    new = Reader(stage, "n")
+    assert new.epoch == 3
+    stage.ask(alive("n", -1))
+    ticket = stage.send(join(), version=3)
+    stage.pass_time(0)
+    assert stage.answers[ticket].generation_id == 5
+    stage.ask(sync(stage.answers[ticket].member_id, 5, {}))
+    stage.elect()
+    assert isinstance(stage.group(), ClassicGroup)
+    assert old not in stage.group().members
+
+
+def test_who_waits_to_join_is_told_when_the_group_is_converted() -> None:
+    stage = Stage()
+    old, _ = classic(stage)
+    ticket = stage.send(join(), version=3)
+    assert ticket not in stage.answers
+    Reader(stage, "n")
+    assert stage.answers[ticket].error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert old in stage.group().members

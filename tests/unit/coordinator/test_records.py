@@ -1,0 +1,75 @@
+"""Records of `__consumer_offsets` as others read them, and which group belongs where."""
+
+import pytest
+
+from penstock.coordinator.placement import java_hash, partition_of
+from penstock.coordinator.records import KEYS, VALUES, GroupRecord, decode_record, encode_record
+from penstock.model.errors import MalformedMessage
+from penstock.wire.stored.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+
+def test_a_committed_offset_lies_in_the_log_as_burrow_reads_it() -> None:
+    key = OffsetCommitKey(group="g", topic="t", partition=2)
+    value = OffsetCommitValue(offset=7, leader_epoch=3, metadata="m", commit_timestamp=9)
+    stored = encode_record(GroupRecord(key, value))
+    assert stored[0] == bytes.fromhex("0001 0001 67 0001 74 00000002".replace(" ", ""))
+    assert stored[1] == bytes.fromhex("0003 0000000000000007 00000003 0001 6d 0000000000000009".replace(" ", ""))
+    assert decode_record(*stored) == GroupRecord(key, value)
+
+
+def test_a_group_is_written_in_version_3() -> None:
+    member = MemberMetadata(
+        member_id="m",
+        group_instance_id=None,
+        client_id="c",
+        client_host="h",
+        rebalance_timeout=1,
+        session_timeout=2,
+        subscription=b"s",
+        assignment=b"a",
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="m",
+        current_state_timestamp=5,
+        members=[member],
+    )
+    key, stored = encode_record(GroupRecord(GroupMetadataKey(group="g"), value))
+    assert key == b"\x00\x02\x00\x01g"
+    assert stored is not None
+    assert stored[:2] == b"\x00\x03"
+    assert decode_record(key, stored) == GroupRecord(GroupMetadataKey(group="g"), value)
+    assert decode_record(key, None) == GroupRecord(GroupMetadataKey(group="g"), None)
+
+
+def test_every_key_has_a_value() -> None:
+    assert set(KEYS) == set(VALUES) == {0, 1, 2, 3, 4, 5, 6, 7, 8, 16}
+
+
+def test_what_is_not_understood_is_passed_over() -> None:
+    assert decode_record(None, b"x") is None
+    assert decode_record(b"\x00\x0b\x00\x01g", b"\x00\x00") is None
+    assert decode_record(b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00\x63") is None
+    with pytest.raises(MalformedMessage):
+        decode_record(b"\x00\x01\x00\x09g", b"\x00\x03")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("", 0), ("a", 97), ("hello", 99162322), ("Hello World", -862545276), ("😀", 1772899)]
+)
+def test_names_hash_as_in_java(name: str, value: int) -> None:
+    assert java_hash(name) == value
+
+
+def test_the_least_number_goes_to_the_first_partition() -> None:
+    assert java_hash("polygenelubricants") == -(1 << 31)
+    assert partition_of("polygenelubricants", 50) == 0
+    assert partition_of("a", 50) == 47
