@@ -51,11 +51,17 @@ class Asked(NamedTuple):
     command: Any
 
 
+class Leased(NamedTuple):
+    """Until then nobody else leads: a controller has answered. Without any, it answers as long as it thinks to lead."""
+
+    until_ms: int
+
+
 class TimePassed(NamedTuple):
     """It is `wake_at` or later."""
 
 
-Event: TypeAlias = Elected | Resigned | LogRead | ReadFailed | Committed | Asked | TimePassed
+Event: TypeAlias = Elected | Resigned | LogRead | ReadFailed | Committed | Asked | Leased | TimePassed
 
 
 class ReadLog(NamedTuple):

@@ -18,6 +18,7 @@ from penstock.coordinator.events import (
     Effect,
     Elected,
     Event,
+    Leased,
     LogRead,
     ReadFailed,
     ReadLog,
@@ -89,6 +90,7 @@ class ShardRuntime:
         self._waiting: deque[Waiting] = deque()
         self._open: dict[int, None] = {}
         self._effects: list[Effect] = []
+        self._leased_until_ms: int | None = None
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -101,6 +103,8 @@ class ShardRuntime:
                 if event.offset > self.committed_end:
                     self.committed_end = event.offset
                     self._answer()
+            case Leased():
+                self._leased_until_ms = event.until_ms
             case TimePassed():
                 self._give_up(now)
                 self._expire(now)
@@ -184,6 +188,10 @@ class ShardRuntime:
     def _ask(self, event: Asked, now: Now) -> None:
         if self.role is not Role.ACTIVE:
             self._effects.append(Refuse(event.ticket, REFUSALS[self.role]))
+            return
+        if self._leased_until_ms is not None and now.ms >= self._leased_until_ms:
+            # Another may lead by now, and have what is not known here: what is committed here is old then.
+            self._effects.append(Refuse(event.ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         assert self.shard is not None
         self._open[event.ticket] = None

@@ -1,0 +1,273 @@
+"""What goes wrong in a world of groups: at brokers, in the log, with consumers."""
+
+from random import Random
+from typing import Final, NamedTuple
+
+from penstock.coordinator.events import Elected, Resigned
+from tests.simulation.groups_clients import Classic, Client, Modern
+from tests.simulation.groups_options import Options, draw_options
+from tests.simulation.groups_world import BROKERS, LEASE_MS, Broker, World
+
+TORMENT_MS: Final = 38_000.0
+END_MS: Final = 60_000.0
+
+
+class Run(NamedTuple):
+    """What happened in a world."""
+
+    seed: int
+    events: int
+    batches: int
+    acknowledged: int
+    counts: dict[str, int]
+    trace_hash: int
+
+
+class Misfortune:
+    """Lets faults happen until it is told to calm down."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random: Random = world.streams.stream("faults")
+        self._people: Random = world.streams.stream("people")
+        self._spares: list[Client] = []
+
+    def begin(self) -> None:
+        world, options = self._world, self._world.options
+        for group, kind in enumerate(options.groups):
+            for number in range(options.members + 1):
+                client = self._client(f"g{group}", kind, number)
+                world.clients.append(client)
+                if number < options.members:
+                    world.after(3_000.0 * self._people.random(), self._start, client)
+                else:
+                    client.is_wanted = False
+                    self._spares.append(client)
+        world.elect(0)
+        if options.faults:
+            world.after(4_000.0 + self._interval(), self._strike)
+
+    def _client(self, group_id: str, kind: str, number: int) -> Client:
+        world = self._world
+        instance = f"i{number}" if self._people.random() < world.options.statics else None
+        if kind == "consumer" or (kind == "mixed" and number % 2):
+            return Modern(world, number, group_id, instance)
+        return Classic(world, number, group_id, instance, is_cooperative=kind != "eager")
+
+    def calm(self) -> None:
+        """Everything is mended; whoever is wanted is there."""
+        world = self._world
+        world.is_calm = True
+        world.refuses_until_ms = world.unreadable_until_ms = world.commits_from_ms = 0.0
+        world.tell("calms down")
+        for broker in world.brokers:
+            broker.is_told = True
+            broker.go_on()
+            broker.start()
+        world.elect(self._random.randrange(BROKERS))
+        for client in world.clients:
+            client.resume()
+            if client.is_wanted:
+                self._start(client)
+
+    def _start(self, client: Client) -> None:
+        if client.is_wanted:
+            client.start()
+
+    def _interval(self) -> float:
+        return self._random.expovariate(1 / self._world.options.fault_every_ms)
+
+    def _strike(self) -> None:
+        if self._world.is_calm:
+            return
+        kind = self._random.choice(self._world.options.faults)
+        if getattr(self, "_" + kind.replace(" ", "_"))():
+            self._world.counts[kind] += 1
+            self._world.tell(kind)
+        self._world.after(self._interval(), self._strike)
+
+    # --- brokers --------------------------------------------------------------------------------------------------
+
+    def _leader(self) -> Broker:
+        return self._world.brokers[self._world.leadership.broker]
+
+    def _other(self) -> int | None:
+        up = [each.number for each in self._world.brokers if each.is_up]
+        return self._random.choice(up) if up else None
+
+    def _failover(self) -> bool:
+        number = self._other()
+        if number is None:
+            return False
+        self._world.elect(number, tells_old_ms=300.0 * self._random.random())
+        return True
+
+    def _unaware(self) -> bool:
+        """The leader hears no more of the controller; another is elected, and it learns that late."""
+        leader = self._leader()
+        others = [each for each in self._world.brokers if each.is_up and each is not leader]
+        if not others or not leader.is_told:
+            return False
+        leader.is_told = False
+        number = self._random.choice(others).number
+        away_ms = LEASE_MS + 100.0 + 4_000.0 * self._random.random()
+        self._world.after(LEASE_MS + 50.0, self._elect_in_place_of, leader, number, away_ms)
+        return True
+
+    def _elect_in_place_of(self, leader: Broker, number: int, away_ms: float) -> None:
+        world = self._world
+        if not world.is_calm and world.leadership.broker == leader.number and world.brokers[number].is_up:
+            world.elect(number, tells_old_ms=away_ms)
+            world.after(away_ms + 1.0, self._tell_again, leader)
+        else:
+            leader.is_told = True
+
+    def _tell_again(self, broker: Broker) -> None:
+        broker.is_told = True
+
+    def _crash(self) -> bool:
+        leader = self._leader()
+        others = [each.number for each in self._world.brokers if each.is_up and each is not leader]
+        if not leader.is_up or not others:
+            return False
+        leader.crash()
+        self._world.elect(self._random.choice(others))
+        self._world.after(4_000.0 * self._random.random(), leader.start)
+        return True
+
+    def _stall(self) -> bool:
+        leader = self._leader()
+        leader.stall()
+        length = self._world.options.session_ms * (0.2 + 1.2 * self._random.random())
+        self._world.after(length if self._random.random() < 0.5 else 600.0, leader.go_on)
+        return True
+
+    # --- the log --------------------------------------------------------------------------------------------------
+
+    def _uncommitted(self) -> bool:
+        """Nothing is committed for a while; then, perhaps, another leads, and has not got it."""
+        length = 4_000.0 * self._random.random()
+        self._world.commits_from_ms = self._world.time_ms + length
+        number = self._other()
+        if number is not None and self._random.random() < 0.7:
+            self._world.after(0.9 * length, self._elect_calmly, number)
+        return True
+
+    def _elect_calmly(self, number: int) -> None:
+        if not self._world.is_calm and self._world.brokers[number].is_up:
+            self._world.elect(number)
+
+    def _refusal(self) -> bool:
+        self._world.refuses_until_ms = self._world.time_ms + 2_500.0 * self._random.random()
+        return True
+
+    def _unreadable(self) -> bool:
+        """A new leader cannot read its log; the next one can."""
+        number = self._other()
+        if number is None:
+            return False
+        self._world.unreadable_until_ms = self._world.time_ms + 200.0
+        self._world.elect(number)
+        self._world.after(400.0, self._elect_calmly, self._random.randrange(BROKERS))
+        return True
+
+    def _old_news(self) -> bool:
+        """What was told before arrives again, or late."""
+        world = self._world
+        epoch = world.leadership.epoch
+        for broker in world.brokers:
+            old = self._random.randint(max(0, epoch - 2), epoch)
+            if broker.number != world.leadership.broker or old < epoch:
+                broker.learn(None, Resigned(old))
+            if self._random.random() < 0.5:
+                broker.learn(None, Elected(self._random.randint(0, max(0, epoch - 1)), 0))
+        return True
+
+    def _compaction(self) -> bool:
+        self._world.compact()
+        return True
+
+    # --- consumers ------------------------------------------------------------------------------------------------
+
+    def _someone(self) -> Client | None:
+        up = [each for each in self._world.clients if each.is_up and not each.is_paused]
+        return self._random.choice(up) if up else None
+
+    def _client_crash(self) -> bool:
+        client = self._someone()
+        if client is None:
+            return False
+        client.crash()
+        self._world.after(5_000.0 * self._random.random(), self._start, client)
+        return True
+
+    def _client_pause(self) -> bool:
+        client = self._someone()
+        if client is None:
+            return False
+        client.pause()
+        self._world.after(2.0 * self._world.options.session_ms * self._random.random(), client.resume)
+        return True
+
+    def _client_leaves(self) -> bool:
+        client = self._someone()
+        if client is None:
+            return False
+        client.leave()
+        self._world.after(4_000.0 * self._random.random(), self._start, client)
+        return True
+
+    def _client_joins(self) -> bool:
+        """One more, for a while."""
+        client = self._random.choice(self._spares)
+        if client.is_up:
+            return False
+        client.start()
+        self._world.after(6_000.0 * self._random.random(), self._send_home, client)
+        return True
+
+    def _send_home(self, client: Client) -> None:
+        if client.is_up:
+            client.leave()
+
+    def _growth(self) -> bool:
+        group_id = self._random.choice(list(self._world.partitions))
+        if self._world.partitions[group_id] > 8:
+            return False
+        self._world.grow(group_id)
+        return True
+
+    def _impatient(self) -> bool:
+        """An old client that gives up soon on joining, and joins anew without an id (R27)."""
+        old = [each for each in self._world.clients if isinstance(each, Classic) and each.instance is None]
+        if not old:
+            return False
+        self._random.choice(old).is_old = True
+        return True
+
+    def _everybody_leaves(self) -> bool:
+        """A group is empty for so long that its offsets may go."""
+        group_id = self._random.choice(list(self._world.partitions))
+        length = self._world.options.retention_ms * (0.5 + self._random.random()) + 2_000.0
+        for client in self._world.clients:
+            if client.group_id == group_id and client.is_up and not client.is_paused:
+                client.leave()
+                self._world.after(length, self._start, client)
+        return True
+
+
+def run_seed(seed: int, *, options: Options | None = None, story: list[str] | None = None) -> Run:
+    """A whole world; raises what goes wrong in it."""
+    drawn = options if options is not None else draw_options(seed)
+    world = World(seed, drawn, story=story)
+    misfortune = Misfortune(world)
+    misfortune.begin()
+    world.run_until(TORMENT_MS)
+    misfortune.calm()
+    for client in world.clients:
+        if not client.is_wanted and client.is_up:
+            client.leave()
+    world.run_until(END_MS)
+    world.checks.end()
+    world.tell(f"{world.events} {world.checks.acknowledged} {sorted(world.counts.items())}")
+    return Run(seed, world.events, world.counts["batches"], world.checks.acknowledged, dict(world.counts), world.trace)
