@@ -142,7 +142,7 @@ class Checks:
 
     def _consumer(self, group: ConsumerGroup) -> None:
         if len(group.members) > self._world.settings.members_max:
-            broken("GroupSizeBounded", f"{group.group_id} has {len(group.members)} members")
+            broken("GroupSizeBounded", f"{group.group_id} has {list(group.members)}")
         if group.target_epoch > group.epoch:
             broken("ValidMemberEpoch", f"{group.group_id} is in {group.epoch}, its target in {group.target_epoch}")
         count = 0

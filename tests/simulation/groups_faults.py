@@ -179,8 +179,8 @@ class Misfortune:
             old = self._random.randint(max(0, epoch - 2), epoch)
             if broker.number != world.leadership.broker or old < epoch:
                 broker.learn(None, Resigned(old))
-            if self._random.random() < 0.5:
-                broker.learn(None, Elected(self._random.randint(0, max(0, epoch - 1)), 0))
+            if self._random.random() < 0.5 and broker.runtime.epoch >= 0:
+                broker.learn(None, Elected(self._random.randint(0, broker.runtime.epoch), 0))
         return True
 
     def _compaction(self) -> bool:

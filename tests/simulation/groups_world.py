@@ -178,9 +178,9 @@ class Broker:
         held, self._held = self._held, []
         self._coming = held
         self.do(TimePassed())
-        self._coming = []
         for event in held:
             self.do(event)
+        self._coming = []
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Broker:
         world = self.world
         was_active = self.runtime.role is Role.ACTIVE
         now = world.now
-        if self.is_told and self.log.leadership is not None:
+        if self.is_told and not self._coming and self.log.leadership is not None:
             self.runtime.step(Leased(now.ms + LEASE_MS), now)
         effects = self.runtime.step(event, now)
         if not was_active and self.runtime.role is Role.ACTIVE:
@@ -227,6 +227,8 @@ class Broker:
             match effect:
                 case Answer(ticket, reply):
                     ask, arrived_ms = self._asked.pop(ticket)
+                    if world.story is not None:
+                        world.story.append(f"{world.time_ms:9.1f}     {self.number}: {ask.request} -> {reply}")
                     world.checks.answered(self, ask, reply, arrived_ms)
                     self._waiting.pop(ticket)(reply)
                 case Refuse(ticket, code):

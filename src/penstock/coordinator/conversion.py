@@ -355,10 +355,15 @@ def _leave(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
 
 def join_empty(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
     """A classic member joins where nobody is: the group is classic from now on, and its epochs go on."""
-    since_ms = work.now.wall_ms
-    joining.join(ClassicGroup(group.group_id, since_wall_ms=since_ms, generation=group.epoch), ask, ticket, work)
+    classic = ClassicGroup(
+        group.group_id,
+        since_wall_ms=max(group.since_wall_ms, 0),
+        generation=group.epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+    )
+    joining.join(classic, ask, ticket, work)
     if any(isinstance(note, Replace) for note in work.notes):
-        work.records[:0] = group.tombstones()
+        work.records[:0] = [*group.tombstones(), GroupRecord(classic.key(), classic.value())]
 
 
 # --- downgrade --------------------------------------------------------------------------------------------------------

@@ -427,6 +427,7 @@ def _leave(
         away = member._replace(epoch=AWAY_EPOCH, state=MemberState.STABLE, revoking=NOTHING)
         draft.put(current_record(group.group_id, away))
         work.drop_timer(REBALANCE, group.group_id, member.member_id)
+        work.hear(group.group_id, member.member_id, work.view.settings.consumer_session_ms)
     else:
         remove_member(draft, member.member_id)
     return ConsumerGroupHeartbeatResponse(

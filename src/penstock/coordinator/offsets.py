@@ -223,7 +223,7 @@ def _may_delete(group: Group | None, group_id: str, offsets: Offsets) -> tuple[E
 
 def expired(group: Group | None, group_id: str, offsets: Offsets, work: Work) -> Iterator[GroupRecord]:
     """The offsets of a group that nobody has needed for long: only if nobody is in it (KIP-211)."""
-    if group is not None and not group.is_empty:
+    if group is not None and (not group.is_empty or _is_joined(group)):
         return
     emptied_ms = -1 if group is None or (isinstance(group, ClassicGroup) and group.is_simple) else group.since_wall_ms
     now_ms, retention_ms = work.now.wall_ms, work.view.settings.retention_ms
@@ -247,7 +247,8 @@ def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bo
         if len(gone) > room:
             return True
         is_due = group is not None and work.now.wall_ms - group.since_wall_ms >= work.view.settings.retention_ms
-        if group is not None and len(gone) == len(offsets.of(group_id)) and (is_due or gone) and not _is_joined(group):
+        is_left = len(gone) == len(offsets.of(group_id))
+        if group is not None and is_left and (is_due or gone) and not _is_joined(group):
             remove_group(group, work)
         if len(work.records) >= TOMBSTONES_MAX:
             return True
@@ -255,6 +256,7 @@ def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bo
 
 
 def _is_joined(group: Group) -> bool:
+    """Whether somebody is about to."""
     return isinstance(group, ClassicGroup) and bool(group.pending)
 
 

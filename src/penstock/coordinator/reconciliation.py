@@ -17,6 +17,8 @@ def reconciled(group: ConsumerGroup, member: Member, owned: Partitions | None) -
     target = group.targets.get(member.member_id, NOTHING)
     kept = member.assigned & target
     revoking = member.assigned - target
+    if owned is not None:
+        revoking &= owned  # what it never took, or has lost, need not be given up
     if revoking:
         return member._replace(state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
     wanted = target - kept
