@@ -293,6 +293,7 @@ class World:
             assignors=("range", "uniform") if options.uses_range else ("uniform", "range"),
             retention_ms=options.retention_ms,
             retention_check_ms=700,
+            load_grace_ms=options.session_ms + options.rebalance_ms + 2_000,
         )
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = 0
@@ -414,13 +415,17 @@ class World:
         self.after(first_ms + self.commit_delay_ms(), self.commit, new, new.end)
 
     def compact(self) -> None:
-        """What is superseded goes, and so do tombstones, as far as the log is committed."""
+        """What is superseded goes, and so do tombstones, as far as the log is committed.
+
+        While somebody loads, tombstones stay: that is what their retention is for.
+        """
         leadership = self.leadership
+        takes_all = self.brokers[leadership.broker].shard is not None
         last = {row[1]: row[0] for row in leadership.rows if row[0] < leadership.committed}
         leadership.rows = [
             row
             for row in leadership.rows
-            if row[0] >= leadership.committed or (row[0] == last[row[1]] and row[2] is not None)
+            if row[0] >= leadership.committed or (row[0] == last[row[1]] and not (takes_all and row[2] is None))
         ]
 
 

@@ -107,7 +107,7 @@ class GroupShard:
 
     def begin(self, now: Now) -> None:
         """Everybody who is a member has a whole session from now on: nobody could be heard before."""
-        self.timers.set(EXPIRY_TIMER, now.ms + self.settings.retention_check_ms)
+        self.timers.set(EXPIRY_TIMER, now.ms + max(self.settings.retention_check_ms, self.settings.load_grace_ms))
         for group_id, group in self.groups.items():
             if isinstance(group, ClassicGroup):
                 for each in group.members.values():

@@ -102,9 +102,10 @@ class ShardRuntime:
             case Committed():
                 if event.offset > self.committed_end:
                     self.committed_end = event.offset
-                    self._answer()
+                    self._answer(now)
             case Leased():
                 self._leased_until_ms = event.until_ms
+                self._answer(now)
             case TimePassed():
                 self._give_up(now)
                 self._expire(now)
@@ -189,8 +190,7 @@ class ShardRuntime:
         if self.role is not Role.ACTIVE:
             self._effects.append(Refuse(event.ticket, REFUSALS[self.role]))
             return
-        if self._leased_until_ms is not None and now.ms >= self._leased_until_ms:
-            # Another may lead by now, and have what is not known here: what is committed here is old then.
+        if not self._is_leased(now):
             self._effects.append(Refuse(event.ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         assert self.shard is not None
@@ -230,12 +230,18 @@ class ShardRuntime:
         if not outcome.replies:
             return
         self._waiting.append(Waiting(self.applied_end, now.ms + self._commit_timeout_ms, outcome.replies))
-        self._answer()
+        self._answer(now)
 
     # --- answering ------------------------------------------------------------------------------------------------
 
-    def _answer(self) -> None:
+    def _is_leased(self, now: Now) -> bool:
+        """Otherwise another may lead by now, and know more: what is committed here would be old."""
+        return self._leased_until_ms is None or now.ms < self._leased_until_ms
+
+    def _answer(self, now: Now) -> None:
         waiting = self._waiting
+        if waiting and not self._is_leased(now):
+            return
         while waiting and waiting[0].end_offset <= self.committed_end:
             for ticket, reply in waiting.popleft().replies:
                 if ticket in self._open:

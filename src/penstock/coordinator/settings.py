@@ -36,6 +36,8 @@ class GroupSettings:
     retention_ms: int = 7 * 24 * 3_600_000
     """How long an empty group keeps its offsets."""
     retention_check_ms: int = 600_000
+    load_grace_ms: int = 300_000
+    """After a load nothing expires for so long: whoever was about to join has to come again first (R25)."""
     metadata_bytes_max: int = 4_096
     """The longest note that a committed offset may carry."""
 

@@ -24,7 +24,7 @@ from tests.unit.coordinator.stage import QUICK, Stage, alive, beat, commit, fetc
 from tests.unit.coordinator.test_classic import alone, enter
 
 DAY_MS = 24 * 3_600_000
-SHORT = GroupSettings(initial_delay_ms=0, retention_ms=100_000, retention_check_ms=10_000)
+SHORT = GroupSettings(initial_delay_ms=0, retention_ms=100_000, retention_check_ms=10_000, load_grace_ms=0)
 
 
 def code(answer: Any) -> ErrorCode:
@@ -144,7 +144,7 @@ def test_a_simple_consumer_keeps_them_from_when_it_committed() -> None:
 
 def test_a_group_that_is_about_to_meet_loses_nothing() -> None:
     """R25: a rebalance is not emptiness."""
-    stage = Stage(GroupSettings(initial_delay_ms=0, retention_ms=1, retention_check_ms=10))
+    stage = Stage(GroupSettings(initial_delay_ms=0, retention_ms=1, retention_check_ms=10, load_grace_ms=0))
     stage.ask(commit({0: 5}))
     stage.send(join(), version=3)
     stage.pass_time(1_000)
