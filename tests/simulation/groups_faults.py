@@ -64,6 +64,9 @@ class Misfortune:
             broker.is_told = True
             broker.go_on()
             broker.start()
+        for broker in world.brokers:
+            if broker.number != world.leadership.broker:
+                broker.learn(None, Resigned(world.leadership.epoch))
         world.elect(self._random.randrange(BROKERS))
         for client in world.clients:
             client.resume()
@@ -249,6 +252,8 @@ class Misfortune:
         """A group is empty for so long that its offsets may go."""
         group_id = self._random.choice(list(self._world.partitions))
         length = self._world.options.retention_ms * (0.5 + self._random.random()) + 2_000.0
+        if self._random.random() < 0.5:
+            length += self._world.settings.load_grace_ms
         for client in self._world.clients:
             if client.group_id == group_id and client.is_up and not client.is_paused:
                 client.leave()

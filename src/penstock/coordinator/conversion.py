@@ -298,16 +298,16 @@ def _sync(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
             error_code=ErrorCode.NONE,
             protocol_type=CONSUMER_PROTOCOL,
             protocol_name=_protocol(group, member),
-            assignment=_assignment_of(member, work.view.topics),
+            assignment=_assignment_of(member, member.assigned, work.view.topics),
         ),
     )
 
 
-def _assignment_of(member: Member, topics: Topics) -> bytes:
+def _assignment_of(member: Member, partitions: Partitions, topics: Topics) -> bytes:
     assert member.classic is not None
     names = {
         topics.by_id[topic_id].name: numbers
-        for topic_id, numbers in by_topic(member.assigned).items()
+        for topic_id, numbers in by_topic(partitions).items()
         if topic_id in topics.by_id
     }
     return assignment_bytes(names, version_of(member.classic.protocols[0][1]))
@@ -404,7 +404,7 @@ def _classic_of(group: ConsumerGroup, work: Work) -> ClassicGroup:
                 member.classic.session_timeout_ms,
                 member.rebalance_timeout_ms,
                 member.classic.protocols,
-                _assignment_of(member, work.view.topics),
+                _assignment_of(member, member.owned, work.view.topics),  # what it has not given up yet is not free
             )
         )
     classic.protocol = classic.elected_protocol()
