@@ -45,8 +45,8 @@ class Checks:
         """The newest generation or epoch in which somebody was told to read a partition."""
         self._epochs: dict[tuple[str, str], int] = {}
         self._generations: dict[str, int] = {}
-        self._places: dict[str, int] = {}
-        """Where in the log a commit lies, by its note."""
+        self._places: dict[str, list[int]] = {}
+        """Where in the log a commit lies, by its note; a request that was doubled is there twice."""
         self._log_end = 0
         self._acked: dict[tuple[str, int], tuple[int, str]] = {}
         """Of each partition the last commit that was acknowledged: its place, its note."""
@@ -80,7 +80,7 @@ class Checks:
         for number, (key, value) in enumerate(records):
             if isinstance(key, OffsetCommitKey):
                 if value is not None:
-                    self._places[value.metadata] = offset + number  # type: ignore[attr-defined]
+                    self._places.setdefault(value.metadata, []).append(offset + number)  # type: ignore[attr-defined]
                 elif shard is not None:
                     self._forgets(shard, key)
 
@@ -96,8 +96,10 @@ class Checks:
 
     def cut(self, end: int) -> None:
         """What was not committed is gone."""
-        for note in [note for note, place in self._places.items() if place >= end]:
-            del self._places[note]
+        for note in [note for note, places in self._places.items() if places[-1] >= end]:
+            self._places[note] = [place for place in self._places[note] if place < end]
+            if not self._places[note]:
+                del self._places[note]
         lost = [note for place, note in self._acked.values() if note not in self._places]
         if lost:
             broken("AckedCommitsStay", f"{lost} were acknowledged and are cut off")
@@ -259,9 +261,9 @@ class Checks:
                 owner = self._owners.get((*where[:1], newest, where[1]))
                 if 0 <= epoch < newest and owner not in (request.member_id, request.group_instance_id):
                     broken("ZombieCommitsRefused", f"{request.member_id} commits {where} in {epoch} of {newest}")
-                place = self._places.get(note)
-                if place is None:
+                if note not in self._places:
                     broken("AckedCommitsStay", f"{note} is acknowledged and not in the log")
+                place = self._places[note][0]
                 if place >= self._acked.get(where, (-1, ""))[0]:
                     self._acked[where] = (place, note)
                 self.acknowledged += 1
@@ -277,7 +279,7 @@ class Checks:
                 continue
             if told is None or told.committed_offset < 0:
                 broken("AckedCommitsStay", f"{acked[1]} was acknowledged and {partition} is not known")
-            if self._places.get(told.metadata, -1) < acked[0]:
+            if self._places.get(told.metadata, [-1])[-1] < acked[0]:
                 broken("AckedCommitsStay", f"{acked[1]} was acknowledged, and {told.metadata} is older")
             if told.committed_offset > self.processed.get((request.group_id, partition), 0):
                 broken("NothingSkipped", f"{partition} of {request.group_id} is read from {told.committed_offset} on")

@@ -391,7 +391,7 @@ class World:
         if self.time_ms < self.commits_from_ms:
             self.after(self.commits_from_ms - self.time_ms + self.commit_delay_ms(), self.commit, leadership, end)
             return
-        if end > leadership.committed:
+        if end >= leadership.committed:
             leadership.committed = end
             self.brokers[leadership.broker].do(Committed(end))
 
