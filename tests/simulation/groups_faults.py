@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from penstock.coordinator.events import Elected, Resigned
 from tests.simulation.groups_clients import Classic, Client, Modern
 from tests.simulation.groups_options import Options, draw_options
-from tests.simulation.groups_world import BROKERS, LEASE_MS, Broker, World
+from tests.simulation.groups_world import BROKERS, LEASE_MS, Broker, World, gap
 
 TORMENT_MS: Final = 38_000.0
 END_MS: Final = 60_000.0
@@ -68,6 +68,7 @@ class Misfortune:
             if broker.number != world.leadership.broker:
                 broker.learn(None, Resigned(world.leadership.epoch))
         world.elect(self._random.randrange(BROKERS))
+        world.after(2_000.0, self._old_news)
         for client in world.clients:
             client.resume()
             if client.is_wanted:
@@ -188,6 +189,16 @@ class Misfortune:
 
     def _compaction(self) -> bool:
         self._world.compact()
+        return True
+
+    def _gap(self) -> bool:
+        """The log ends with offsets that are gone, and somebody has to load it."""
+        number = self._other()
+        leadership = self._world.leadership
+        if number is None or leadership.end > leadership.committed:
+            return False
+        gap(leadership, self._random.randint(1, 3))
+        self._world.elect(number)
         return True
 
     # --- consumers ------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ FAULTS = (
     "old news",
     "compaction",
     "compaction",
+    "gap",
     "client crash",
     "client crash",
     "client pause",

@@ -429,5 +429,12 @@ class World:
         ]
 
 
+def gap(leadership: Leadership, count: int) -> None:
+    """Something at the end of the log that compaction takes at once: offsets without records (R26)."""
+    leadership.end += count
+    leadership.batch_ends.append(leadership.end)
+    leadership.committed = leadership.end
+
+
 def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b".")
