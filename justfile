@@ -170,6 +170,14 @@ simulate-replicas count="1000" *arguments:
 replication-mutants *arguments:
     python -m tests.simulation.replication_mutants --record {{ arguments }}
 
+# worlds of group coordinators and consumers that no run has had yet, 60 virtual seconds each; adds to docs/results/group-simulation.md
+simulate-groups count="10000" *arguments:
+    python -m tests.simulation.group next {{ count }} --record {{ arguments }}
+
+# groups with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/group-mutants.md
+group-mutants *arguments:
+    python -m tests.simulation.groups_mutants --record {{ arguments }}
+
 # the controller with one rule taken out at a time; writes docs/results/controller-mutants.md
 controller-mutants *arguments:
     python -m tests.simulation.controller_mutants --record {{ arguments }}

@@ -68,7 +68,7 @@ class Misfortune:
             if broker.number != world.leadership.broker:
                 broker.learn(None, Resigned(world.leadership.epoch))
         world.elect(self._random.randrange(BROKERS))
-        world.after(2_000.0, self._old_news)
+        world.after(2_000.0, self._tell_old_news)
         for client in world.clients:
             client.resume()
             if client.is_wanted:
@@ -177,6 +177,10 @@ class Misfortune:
 
     def _old_news(self) -> bool:
         """What was told before arrives again, or late."""
+        self._tell_old_news()
+        return True
+
+    def _tell_old_news(self) -> None:
         world = self._world
         epoch = world.leadership.epoch
         for broker in world.brokers:
@@ -185,7 +189,6 @@ class Misfortune:
                 broker.learn(None, Resigned(old))
             if self._random.random() < 0.5 and broker.runtime.epoch >= 0:
                 broker.learn(None, Elected(self._random.randint(0, broker.runtime.epoch), 0))
-        return True
 
     def _compaction(self) -> bool:
         self._world.compact()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator import conversion, groups, heartbeats, joining, offsets, reconciliation
+from penstock.coordinator import conversion, groups, heartbeats, joining, offsets, reconciliation, staying
 from penstock.coordinator.assignors import ASSIGNORS, assign_uniform
 from penstock.coordinator.classic import ClassicGroup, group_of
 from penstock.coordinator.consumer import ConsumerGroup, Member, MemberState, epoch_record
@@ -244,7 +244,7 @@ def keeps_those_whose_session_ended(patch: pytest.MonkeyPatch) -> None:
     def keeps(group: ClassicGroup, member_id: str, work: Any, code: ErrorCode, *, settles: bool = True) -> None:
         work.hear(group.group_id, member_id, 5_000)
 
-    for module in (joining, groups.staying):
+    for module in (joining, staying):
         patch.setattr(module, "remove_member", keeps)
 
 
@@ -321,7 +321,7 @@ def does_not_notice_who_leaves(patch: pytest.MonkeyPatch) -> None:
     remove = heartbeats.remove_member
 
     def quietly(draft: Draft, member_id: str) -> None:
-        bump, Draft.bump = Draft.bump, lambda *_: None  # type: ignore[assignment, method-assign]
+        bump, Draft.bump = Draft.bump, lambda *_: None  # type: ignore[method-assign]
         try:
             remove(draft, member_id)
         finally:
