@@ -23,6 +23,7 @@ from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import NO_LEADER, Partition, Topic
 from penstock.metadata.index import Placed
 from penstock.metadata.partition_change import RECOVERING, Election, change_record, settle
+from penstock.metadata.records import PartitionChangeRecord
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, Cluster
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
@@ -48,6 +49,8 @@ def alter_partition(command: AlterPartition, cluster: Cluster) -> Decision[Metad
             records += record
         except Refusal as refusal:
             result = AlteredPartition(wanted.topic_id, wanted.index, refusal.code)
+            if refusal.code is ErrorCode.INELIGIBLE_REPLICA:
+                records.append(_outdated(wanted, cluster))
         results.append(result)
     return Decision(tuple(records), AlteredPartitions(tuple(results)))
 
@@ -73,6 +76,16 @@ def _alter(
         partition.partition_epoch + (record is not None),
     )
     return [] if record is None else [record], result
+
+
+def _outdated(wanted: NewIsr, cluster: Cluster) -> MetadataRecord:
+    """The partition as it is, in its next version: what was refused is refused for good.
+
+    The leader does not count on it any more. The same request, sent before and come late, must not be carried out when
+    whoever it names is eligible again.
+    """
+    _, partition = _found(wanted, cluster)
+    return PartitionChangeRecord(partition_id=wanted.index, topic_id=wanted.topic_id, isr=partition.isr)
 
 
 def _found(wanted: NewIsr, cluster: Cluster) -> tuple[Topic, Partition]:

@@ -33,7 +33,9 @@ def test_others_lead_and_nobody_waits_for_it(world: ClusterWorld) -> None:
 
 def test_it_cannot_join_or_be_elected_before_there_is_room(world: ClusterWorld) -> None:
     world.fill(1)
-    assert world.alter(world.new_isr(2, 3, 1)).code is ErrorCode.INELIGIBLE_REPLICA
+    wanted = world.new_isr(2, 3, 1)
+    assert world.alter(wanted).code is ErrorCode.INELIGIBLE_REPLICA
+    assert world.alter(wanted).code is ErrorCode.INVALID_UPDATE_VERSION, "come late, it does nothing"
     (elected,) = world.ask(ElectLeaders((PartitionRef("orders", 0),)))
     assert elected.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     epoch = world.partition().partition_epoch

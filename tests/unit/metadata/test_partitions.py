@@ -92,6 +92,20 @@ def test_a_replica_of_an_earlier_life_is_not_in_sync() -> None:
     assert world.alter(world.new_isr(1, 2, 3)).code is ErrorCode.NONE
 
 
+def test_what_was_refused_as_ineligible_is_refused_for_good() -> None:
+    """The leader commits without who was refused; a copy of its request that comes late must not bring it in."""
+    world = ClusterWorld()
+    world.create((1, 2, 3))
+    world.sync(1, 2)
+    wanted = world.new_isr(1, 2, 3)
+    world.beat(3, fence=True)
+    assert world.alter(wanted).code is ErrorCode.INELIGIBLE_REPLICA
+    assert not world.beat(3).is_fenced
+    assert world.alter(wanted).code is ErrorCode.INVALID_UPDATE_VERSION
+    assert world.partition().isr == (1, 2)
+    assert world.sync(1, 2, 3).isr == (1, 2, 3)
+
+
 # --- eligible leaders (KIP-966) ---------------------------------------------------------------------------------------
 
 
