@@ -132,7 +132,9 @@ class Adoption:
         for indexes in _turns(gone):
             async with self._lock:
                 await _all(self._remove(name, index) for index in indexes)
-        for indexes in _turns(wanted):
+        here = self._logs.get(name, {})
+        new = [index for index in wanted if not self._replicas.has_opened((topic_id, index), here.get(index))]
+        for indexes in _turns(new):
             await _all(self._add(name, topic_id, index) for index in indexes)
 
     async def _remove(self, name: str, index: int) -> None:

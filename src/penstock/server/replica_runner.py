@@ -128,9 +128,13 @@ class ReplicaRunner:
     def _learn(self, image: Image) -> None:
         self._take(ImageLearned(image))
 
+    def has_opened(self, key: Key, log: Log | None) -> bool:
+        """Whether this is known to be the log of a partition."""
+        return log is not None and self._logs.get(key) is log
+
     def opened(self, key: Key, log: Log) -> None:
         """This node has the log of a partition."""
-        if self._logs.get(key) is log:
+        if self.has_opened(key, log):
             return
         self._logs[key] = log
         self.dress(log)
