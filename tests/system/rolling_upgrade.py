@@ -52,7 +52,7 @@ from tests.system.plants import PLANTS
 from tests.system.witness import unexplained
 
 COMMAND_S: Final = 60.0
-STILL_S: Final = 1.0
+STILL_S: Final = 0.5
 GIVEN_UP: Final = "was given up"
 READY: Final = " ready in "
 ADVICE: Final = "upgrade this node"
@@ -165,7 +165,8 @@ class Fleet:
         self._until_whole(node_id)
 
     def _until_whole(self, node_id: int) -> None:
-        """The node itself is asked first: who has just stopped may still be listed as in sync."""
+        """The node itself is asked, too: who has just stopped may still be listed."""
+        self._town.until_all_serve()
         deadline = time.monotonic() + WHOLE_S
         while (said := self.found().nodes.get(node_id)) is None:
             if time.monotonic() > deadline:

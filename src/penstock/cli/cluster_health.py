@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.cluster_place import HOME, AnyDirOption, whereabouts
+from penstock.cli.cluster_place import CONNECT_MS, HOME, AnyDirOption, whereabouts
 from penstock.cli.output import Output, OutputOption, show_findings
 from penstock.cli.running import BootstrapOption
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from penstock.model.findings import Finding
 
 PAUSE_S = 0.5
-CONNECT_MS = 3_000
 UNREACHED = 2
 
 

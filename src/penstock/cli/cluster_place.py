@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOME = Path(".penstock/cluster")
+CONNECT_MS = 3_000
+"""A node that does not answer is one of several."""
 DirOption = Annotated[Path, typer.Option("--dir", help="Where the cluster's files are.")]
 AnyDirOption = Annotated[
     Path, typer.Option("--dir", help="A cluster on this machine, unless -b says where another is.")
@@ -49,7 +51,7 @@ def run_with_cluster(
 
     place, local = whereabouts(bootstrap, directory)
     try:
-        return run_with_client(place, timeout_s, work)
+        return run_with_client(place, timeout_s, work, connect_timeout_ms=CONNECT_MS)
     except Unreachable as error:
         if local is None:
             raise

@@ -16,16 +16,28 @@ BootstrapOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds that the broker has to answer.")]
 TIMEOUT_S = 30.0
+CONNECT_MS = 10_000
 
 
-def run_with_client(bootstrap: str | None, timeout_s: float, work: "Callable[[Client], Awaitable[T]]") -> T:
+def run_with_client(
+    bootstrap: str | None,
+    timeout_s: float,
+    work: "Callable[[Client], Awaitable[T]]",
+    *,
+    connect_timeout_ms: int = CONNECT_MS,
+) -> T:
     """What the work gives. Who types a command wants to know at once that nobody is there: the first try decides."""
     import asyncio
 
     from penstock.client.client import Client
 
     async def run() -> T:
-        async with Client(bootstrap, client_id="penstock-cli", timeout_ms=int(timeout_s * 1000)) as client:
+        async with Client(
+            bootstrap,
+            client_id="penstock-cli",
+            timeout_ms=int(timeout_s * 1000),
+            connect_timeout_ms=connect_timeout_ms,
+        ) as client:
             await client.cluster.refresh(timeout_ms=1)
             return await work(client)
 

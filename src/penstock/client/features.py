@@ -10,11 +10,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from penstock import __version__
-from penstock.client.bootstrap import Address, parse_addresses
+from penstock.client.bootstrap import Address, parse_address
 from penstock.client.brokers import describe_cluster
 from penstock.client.cluster import Cluster
 from penstock.client.connection import SOFTWARE
-from penstock.client.errors import ClientError, check
+from penstock.client.errors import ClientError, Unreachable, check
 from penstock.client.quorum import describe_quorum
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -75,7 +75,21 @@ class FeaturesDescription:
 
 
 async def describe_features(cluster: Cluster, *, timeout_ms: int | None = None) -> FeaturesDescription:
-    """Asks every broker and every controller for itself."""
+    """Asks every broker and every controller for itself; again while none of them answers."""
+    retry = cluster.retry(timeout_ms)
+    while True:
+        places = await _places(cluster, retry.left_ms)
+        found = await asyncio.gather(*(_ask(cluster, address) for address in places.values()))
+        said = dict(zip(places, found, strict=True))
+        nodes = {node_id: each for node_id, each in said.items() if isinstance(each, NodeFeatures)}
+        silent = {node_id: each for node_id, each in said.items() if isinstance(each, ClientError)}
+        if nodes:
+            return FeaturesDescription(nodes, silent)
+        await retry.after(next(iter(silent.values()), Unreachable("no broker is let in")))
+
+
+async def _places(cluster: Cluster, timeout_ms: int) -> dict[int, Address]:
+    """Where nodes are asked: brokers as clients do, nodes that are only controllers where other nodes do."""
     described = await describe_cluster(cluster, timeout_ms=timeout_ms)
     places = {each.node_id: each.address for each in (*described.brokers, *described.fenced)}
     try:
@@ -83,15 +97,9 @@ async def describe_features(cluster: Cluster, *, timeout_ms: int | None = None) 
     except ClientError:  # not told by old brokers, or nobody leads: brokers are looked at all the same
         voters = ()
     for voter in voters:
-        for address in parse_addresses(voter.endpoints[:1]) if voter.endpoints else ():
-            places.setdefault(voter.node_id, address)
-    found = await asyncio.gather(*(_ask(cluster, address) for address in places.values()))
-    said = dict(zip(places, found, strict=True))
-    nodes = {node_id: each for node_id, each in said.items() if isinstance(each, NodeFeatures)}
-    silent = {node_id: each for node_id, each in said.items() if isinstance(each, ClientError)}
-    if not nodes:
-        raise next(iter(silent.values()))
-    return FeaturesDescription(nodes, silent)
+        for endpoint in voter.endpoints[:1]:
+            places.setdefault(voter.node_id, parse_address(endpoint))
+    return places
 
 
 async def _ask(cluster: Cluster, address: Address) -> NodeFeatures | ClientError:
