@@ -106,7 +106,7 @@ def write(rows: Mapping[str, dict[str, Any]]) -> None:
 
 def page(rows: Mapping[str, dict[str, Any]]) -> str:
     """All of verify.md."""
-    bugs = "".join(f" The bug: *{row['bug'].rstrip('.')}*." for row in rows.values() if row["bug"])
+    bugs = " ".join(f"*{row['bug'].rstrip('.')}*." for row in rows.values() if row["bug"]) or "not recorded yet."
     shapes = dict.fromkeys(shape(row["machine"]) for row in rows.values())
     return f"""# The same command on Penstock, on Apache Kafka, and on a bug
 
@@ -115,7 +115,8 @@ controller in a process of its own; all on their defaults, the topic with three 
 Nodes are killed (SIGKILL) while it writes, and come back. Before each kill the two others stand still (SIGSTOP) for a
 second, so that what arrives in it is on the victim alone: who acknowledges that loses it. The first victim leads the
 most partitions, the next one is the active controller, and so on in turn; the next kill comes when all replicas are in
-sync again. The last cluster is Penstock with a planted bug, to see that the command can fail.{bugs}
+sync again. The last cluster is Penstock with a planted bug, to see that the command can fail:
+{bugs}
 
 {HEAD}
 |---|---|--:|--:|---|--:|--:|--:|---|---|---|---|
@@ -127,9 +128,13 @@ Rule by rule, with what it was held against: records, or questions.
 |---|---|{"--:|" * len(rows)}
 {chr(10).join(rules(rows))}
 
-Rules on transactions and groups had nothing to look at. `./dev verify-table` writes this page, and
-`./dev verify-table --clusters kafka` one row of it. {" ".join(shapes)} Nodes, command and whatever else ran shared the
-machine, so waits say little about how fast either is; Apache Kafka waits nine seconds for a broker before others lead.
+Rules on transactions and groups had nothing to look at. A cluster that stands still is sent less, so not all have
+acknowledged the same; waits say little about how fast a cluster is, since nodes, command and whatever else ran shared
+the machine. By its defaults Apache Kafka waits nine seconds for a broker that is gone before others lead, Penstock asks
+at once whether it still is there.
+
+`./dev verify-table` writes this page, `./dev verify-table --clusters kafka` a row of it.
+{" ".join(shapes)}
 """
 
 
