@@ -149,7 +149,7 @@ rolling-upgrade *arguments:
     python -m tests.system.rolling_upgrade --record {{ arguments }}
 
 # the same `penstock verify` on Penstock, on Apache Kafka and on nodes with a bug while nodes are killed; writes
-# docs/results/verify.md (7 minutes), or a row of it: ./dev verify-table --clusters kafka
+# docs/results/verify.md (9 minutes), or a row of it: ./dev verify-table --clusters kafka
 verify-table *arguments:
     python -m tests.system.verify_table --record {{ arguments }}
 

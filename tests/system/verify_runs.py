@@ -3,7 +3,8 @@
 A kill comes when all replicas are in sync and records arrive. The other two nodes stand still (SIGSTOP) for a second,
 so that nothing reaches them; then the victim is killed (SIGKILL), and they go on. What was acknowledged in that second
 without them is lost: a cluster that keeps its word lets its clients wait. The victim comes back when the others lead
-what it led. The first victim leads the most partitions, the next one is the active controller, and so on in turn.
+what it led. The first victim leads the most partitions, the next one is the active controller, and so on in turn;
+kills are spread over the time in which the command writes, as far as nodes come back in time.
 """
 
 import asyncio
@@ -128,12 +129,17 @@ class Nemesis:
         self._admin = Admin(self._cluster)
         self._records = 0
 
-    async def strike(self, kills: int) -> list[str]:
-        """So many times, one after the other, as long as the run goes on; who was struck."""
+    async def strike(self, kills: int, seconds: float) -> list[str]:
+        """So many times in these seconds, one after the other, as long as the run goes on; who was struck."""
         struck: list[str] = []
+        begun_s = 0.0
         try:
             while len(struck) < kills and await self._until(self._is_whole_and_busy, "is whole and takes records"):
-                struck.append(await self._kill(is_controller=len(struck) % 2 == 1))
+                begun_s = begun_s or time.monotonic()
+                if time.monotonic() < begun_s + len(struck) * seconds / kills:
+                    await asyncio.sleep(PAUSE_S)
+                else:
+                    struck.append(await self._kill(is_controller=len(struck) % 2 == 1))
         finally:
             await self._cluster.close()
         return struck
@@ -239,7 +245,7 @@ def run(
             stderr=errors,
         )
         try:
-            struck = asyncio.run(Nemesis(nodes, lambda: process.poll() is not None, say).strike(kills))
+            struck = asyncio.run(Nemesis(nodes, lambda: process.poll() is not None, say).strike(kills, seconds))
             process.wait(seconds + END_S)
         finally:
             if process.poll() is None:
