@@ -74,7 +74,7 @@ how many are left out. Names that clients ask for in vain make no series.
 ## What it costs
 
 Nothing is gathered until somebody looks; what is counted while records pass are additions to numbers. [decision
-17](decisions/0017-metrics.md) has the figures. A page is made in pieces between which the node goes on with its work,
+18](decisions/0018-metrics.md) has the figures. A page is made in pieces between which the node goes on with its work,
 and whoever asks meanwhile gets the same page.
 
 ## Not there yet

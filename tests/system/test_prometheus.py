@@ -1,0 +1,183 @@
+"""Prometheus and what is shipped for it: rules fire when they should, every query finds something, in a real scrape."""
+
+import json
+import re
+import shutil
+import threading
+import urllib.request
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from penstock import SyncClient
+from penstock.server.metrics.gathering import COLLECTORS
+from tests.compatibility import debian
+from tests.system.commands import Shell
+from tests.system.prometheus import PACKAGE, RULES, Prometheus, promtool
+from tests.system.victim import free_port
+from tests.unit.server.metrics.exposition import read
+
+pytestmark = pytest.mark.xdist_group("prometheus")
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+HERE = ("--dir", "c")
+FOUND_S = 60.0
+VARIABLES = {"$__rate_interval": "10s", "$job": "penstock", "$instance": ".+", "$topic": ".+"}
+ON_A_KILL = {"NodeDown", "OfflinePartitions", "UnderMinIsrPartitionCount", "UnderReplicatedPartitions"}
+DECLARED = {metric.name for collector in COLLECTORS for metric in collector.metrics}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tools() -> None:
+    try:
+        debian.unpacked("promtool", PACKAGE)
+    except debian.Missing as missing:
+        pytest.skip(str(missing))
+
+
+def queries() -> dict[str, str]:
+    """Every query of the dashboard, as Grafana would send it."""
+    dashboard = json.loads((DEPLOY / "grafana" / "penstock.json").read_text())
+    found = {}
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            expression = target["expr"]
+            for name, value in VARIABLES.items():
+                expression = expression.replace(name, value)
+            assert "$" not in expression
+            found[f"{panel['title']} {target['refId']}"] = expression
+    return found
+
+
+def metrics_in(text: str) -> set[str]:
+    names = re.findall(r"\b(?:kafka|penstock|process)_[a-z_]+", re.sub(r"\{[^}]*\}", "", text))
+    return {name.removesuffix("_bucket") for name in names}
+
+
+# --- what is shipped --------------------------------------------------------------------------------------------------
+
+
+def test_rules_are_sound_and_do_what_their_test_says(tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY / "prometheus", tmp_path, dirs_exist_ok=True)
+    done = promtool("check", "config", "prometheus.yml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    done = promtool("test", "rules", "penstock-alerts-test.yml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("underminisrpartitioncount{job", "underreplicatedpartitions{job"),
+        ("offlinepartitionscount{", "offlinepartitioncount{"),
+        ('up{job="penstock"} == 0', 'up{job="penstock"} == 1'),
+        ("< 1e9", "< 1e8"),
+        ("* 3600) < 0", "* 3600) < -1e12"),
+        ("0.05 *", "0.005 *"),
+        ("for: 10m", "for: 10s"),
+    ],
+)
+def test_a_rule_that_is_wrong_is_noticed(tmp_path: Path, old: str, new: str) -> None:
+    shutil.copytree(DEPLOY / "prometheus", tmp_path, dirs_exist_ok=True)
+    rules = tmp_path / RULES.name
+    assert old in rules.read_text()
+    rules.write_text(rules.read_text().replace(old, new))
+    assert promtool("test", "rules", "penstock-alerts-test.yml", cwd=tmp_path).returncode != 0
+
+
+def test_rules_and_dashboard_ask_for_what_there_is() -> None:
+    text = "\n".join(re.findall(r"expr: (.*?)\n +(?:for|labels):", RULES.read_text(), re.DOTALL))
+    assert len(metrics_in(text)) >= 10
+    assert metrics_in(text) <= DECLARED
+    assert metrics_in("\n".join(queries().values())) <= DECLARED
+
+
+# --- a cluster that is watched ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def traffic(bootstrap: str) -> Iterator[list[int]]:
+    """Somebody writes and reads; the list has how many records were acknowledged."""
+    stop, counts = threading.Event(), [0]
+
+    def go_on() -> None:
+        with SyncClient(bootstrap) as client:
+            while not stop.is_set():
+                for number in range(20):
+                    client.publish("orders", str(number).encode(), b"v" * 100)
+                    counts[0] += 1
+                deque(islice(client.consume("orders", "earliest"), 20), maxlen=0)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell("cluster", "up", "--nodes", "3", "--port", str(free_port()), *HERE)
+    try:
+        said = json.loads(shell("cluster", "status", "-o", "json", *HERE))
+        pages = {node["node"]: node["metrics"] for node in said["nodes"]}
+        targets = [re.sub(r"http://(.*)/metrics", r"\1", page) for page in pages.values()]
+        with Prometheus(tmp_path, targets) as prometheus:
+            for name, least, replicas in (("orders", 2, 3), ("strict", 3, 3), ("alone", 1, 1)):
+                partitions = ("-p", "6", "-r", str(replicas), "-c", f"min.insync.replicas={least}")
+                shell("topic", "create", name, *partitions, "-b", said["bootstrap"])
+            with traffic(said["bootstrap"]) as written:
+                watch(prometheus)
+            check_truth(prometheus, list(pages.values()), written[0])
+            prometheus.until(lambda: not prometheus.firing() & ON_A_KILL, FOUND_S)
+            shell("cluster", "kill", "3", *HERE)
+            prometheus.until(lambda: prometheus.firing() >= ON_A_KILL, FOUND_S)
+            (offline,) = prometheus.query("max(kafka_controller_kafkacontroller_offlinepartitionscount)")
+            assert offline[1] == 2
+    finally:
+        shell.run("cluster", "down", *HERE)
+
+
+def watch(prometheus: Prometheus) -> None:
+    """Every query of the dashboard finds something, and what moves is seen to move."""
+    missing = dict(queries())
+
+    def all_found() -> bool:
+        for title in [title for title, query in missing.items() if prometheus.query(query)]:
+            del missing[title]
+        return not missing
+
+    try:
+        prometheus.until(all_found, FOUND_S)
+    except AssertionError:
+        raise AssertionError(f"these find nothing: {missing}") from None
+    moving = [query for title, query in queries().items() if title.startswith(("Records in", "Bytes in", "Bytes out"))]
+    assert len(moving) == 4
+    prometheus.until(lambda: all(sum(value for _, value in prometheus.query(query)) > 0 for query in moving), FOUND_S)
+
+
+def check_truth(prometheus: Prometheus, pages: list[str], written: int) -> None:
+    """What nodes tell is what was written, in a form that nobody objects to."""
+    ends = 'sum(kafka_topic_partition_current_offset{topic="orders"})'
+    prometheus.until(lambda: prometheus.query(ends)[0][1] == written, FOUND_S)
+    (counted,) = prometheus.query('sum(kafka_server_brokertopicmetrics_messagesin_total{topic="orders"})')
+    assert counted[1] == written > 0
+    for page in pages:
+        with urllib.request.urlopen(page, timeout=10) as answer:
+            text = answer.read()
+        read(text.decode())
+        done = promtool("check", "metrics", cwd=Path.cwd(), given=text)
+        complaints = [line for line in done.stderr.decode().splitlines() if not is_kafkas_way(line)]
+        assert complaints == []
+    assert "duplicate" not in prometheus.log
+
+
+def is_kafkas_way(line: str) -> bool:
+    """Names that others have chosen, which promtool would have chosen otherwise."""
+    return line.startswith("kafka_")
