@@ -28,6 +28,7 @@ class Panel(NamedTuple):
     is_number: bool = False
     is_bad_above: float | None = None
     """A number that is more than this is red."""
+    is_bad_below: float | None = None
 
 
 def _number(title: str, expr: str, says: str, is_bad_above: float | None = None) -> Panel:
@@ -59,7 +60,7 @@ ROWS: dict[str, Sequence[Panel]] = {
         _number("Brokers", 'max(kafka_brokers{job="$job"})', "Those that the controller has let in."),
         _number(
             "Active controllers", f'sum({_CONTROLLER}activecontrollercount{{job="$job"}})', "There is to be one.", 1
-        ),
+        )._replace(is_bad_below=1),
         _number(
             "Offline partitions",
             f'sum({_CONTROLLER}offlinepartitionscount{{job="$job"}})',
@@ -295,7 +296,10 @@ def _placed(panel: dict[str, Any], number: int, x: int, y: int, width: int, heig
 def _shown(panel: Panel) -> dict[str, Any]:
     defaults: dict[str, Any] = {"unit": panel.unit}
     if panel.is_bad_above is not None:
-        steps = [{"color": "green", "value": None}, {"color": "red", "value": panel.is_bad_above + 1}]
+        steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
+        if panel.is_bad_below is not None:
+            steps = [{"color": "red", "value": None}, {"color": "green", "value": panel.is_bad_below}]
+        steps.append({"color": "red", "value": panel.is_bad_above + 1})
         defaults["thresholds"] = {"mode": "absolute", "steps": steps}
     targets = [
         {"refId": chr(ord("A") + number), "datasource": SOURCE, "expr": query.expr, "legendFormat": query.legend}

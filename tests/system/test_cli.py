@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -93,10 +94,14 @@ def test_the_doctor_finds_a_clock_that_is_ahead(shell: Shell) -> None:
 def test_data_outlives_the_broker_and_belongs_to_one(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     with a_broker(tmp_path, "dev", "--port", "0") as broker:
-        assert re.search(
-            rf"ready in \d+\.\d s  \(pid {broker.process.pid}\)\nKafka    localhost:\d+\nMetrics  http://localhost:\d+/m",
+        found = re.search(
+            rf"ready in \d+\.\d s  \(pid {broker.process.pid}\)\nKafka    localhost:\d+\nMetrics  (http://localhost:\d+)/m",
             broker.said,
         )
+        assert found
+        for page, word in (("metrics", b"process_resident_memory_bytes "), ("health", b"serving")):
+            with urlopen(f"{found[1]}/{page}", timeout=30) as answer:
+                assert word in answer.read()
         assert (tmp_path / ".penstock" / "endpoint").read_text().startswith("127.0.0.1:")
         shell("produce", "kept", given=b"one\n")
         assert "another broker uses .penstock/data" in shell.fails("dev", "--port", "0")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from penstock.cli.failing import Failed
 from penstock.cli.listeners import names, parse_listeners, protocols_of
+from penstock.cli.plan import metrics_address
 
 _NOT_MORE_THAN = (
     ("min.insync.replicas", "default.replication.factor"),
@@ -40,6 +41,10 @@ def contradictions(settings: Mapping[str, str], number: Callable[[str], int | No
     if "zookeeper.connect" in settings:
         yield "zookeeper.connect is set, and there is no ZooKeeper any more: remove it"
     yield from _about_listeners(settings)
+    try:
+        metrics_address(settings)
+    except Failed as complaint:
+        yield str(complaint)
 
 
 def _about_listeners(settings: Mapping[str, str]) -> Iterator[str]:

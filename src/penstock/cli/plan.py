@@ -73,18 +73,20 @@ def plan_of(settings: Mapping[str, str], *, allows_plaintext: bool, is_verbose: 
         allows_plaintext=allows_plaintext or settings.get(ALLOWS_PLAINTEXT, "").lower() == "true",
         is_verbose=is_verbose,
         role=role,
-        metrics=_metrics(settings),
+        metrics=metrics_address(settings),
     )
 
 
-def _metrics(settings: Mapping[str, str]) -> Address | None:
+def metrics_address(settings: Mapping[str, str]) -> Address | None:
+    """Where metrics are shown; Failed says what is no address."""
     text = settings.get("metrics.listener", "").strip()
     if not text:
         return None
-    if text.endswith(":0"):  # any port that is free
-        return Address(_address(text[:-2], "metrics.listener").host, 0)
-    if not text.rpartition(":")[2].isdecimal():
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
         raise Failed(f"metrics.listener: {text!r} has no port: write host:port, 127.0.0.1:9644 for example")
+    if port == "0":  # any that is free
+        return Address(_address(host, "metrics.listener").host, 0)
     return _address(text, "metrics.listener")
 
 

@@ -64,6 +64,7 @@ def test_a_good_file_passes(penstock: Penstock) -> None:
         ("log.retention.ms=5\nlog.retention.hours=1", "only log.retention.ms counts"),
         ("broker.id=9", "broker.id and node.id differ"),
         ("zookeeper.connect=zk:2181", "no ZooKeeper"),
+        ("metrics.listener=9644", "has no port: write host:port"),
         ("advertised.listeners=OUTSIDE://box:9092", "which protocol listener OUTSIDE speaks"),
         ("advertised.listeners=INSIDE://0.0.0.0:9092", "name one that they reach"),
         ("advertised.listeners=SSL://box:9092", "which listeners does not"),
