@@ -344,15 +344,32 @@ def forgets_what_was_not_given_up_yet(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Member, "owned", property(lambda self: self.assigned))
 
 
+def _without(member: Member) -> Member:
+    return member._replace(assigned=frozenset(), revoking=frozenset(), state=MemberState.STABLE)
+
+
 @caught_by("NoDoubleClientAssignment")
 def forgets_what_members_say_they_have(patch: pytest.MonkeyPatch) -> None:
     members_of = conversion._members_of
 
     def forgets(group: ClassicGroup, topics: Any) -> Any:
         found = members_of(group, topics)
-        return None if found is None else [member._replace(assigned=frozenset()) for member in found]
+        return None if found is None else [_without(member) for member in found]
 
     patch.setattr(conversion, "_members_of", forgets)
+
+
+@caught_by("NoDoubleClientAssignment")
+def believes_that_what_was_not_assigned_is_given_up(patch: pytest.MonkeyPatch) -> None:
+    """A group becomes a consumer group while a cooperative member has not heard yet what it is to give up."""
+    members_of = conversion._members_of
+
+    def believes(group: ClassicGroup, topics: Any) -> Any:
+        found = members_of(group, topics)
+        kept = {"revoking": frozenset(), "state": MemberState.STABLE}
+        return None if found is None else [member._replace(**kept) for member in found]
+
+    patch.setattr(conversion, "_members_of", believes)
 
 
 # --- running them -----------------------------------------------------------------------------------------------------

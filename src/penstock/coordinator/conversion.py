@@ -103,36 +103,47 @@ def _end_meeting(group: ClassicGroup, work: Work) -> None:
 
 
 def _members_of(group: ClassicGroup, topics: Topics) -> list[Member] | None:
-    """The members of a classic group as those of a consumer group; None if one is not what we can read."""
+    """The members of a classic group as those of a consumer group; None if one is not what we can read.
+
+    What a member said to have when it joined, and was not assigned, it may be about to give up, and has not yet: only
+    its next JoinGroup will tell.
+    """
     if group.protocol_type != CONSUMER_PROTOCOL:
         return None
-    found: list[Member] = []
+    found: list[tuple[Member, Partitions]] = []
     taken: set[tuple[bytes, int]] = set()
     for member in group.members.values():
         told = subscription(member.protocols[0][1]) if member.protocols else None
         if told is None:
             return None
+        claimed = _by_id({topic.topic: topic.partitions for topic in told.owned_partitions}, topics)
         has = assignment(member.assignment)
-        listed = told.owned_partitions if has is None else has.assigned_partitions
-        names = {topic.topic: topic.partitions for topic in listed}
-        assigned = _by_id(names, topics) - taken
+        assigned = claimed
+        if has is not None:
+            assigned = _by_id({topic.topic: topic.partitions for topic in has.assigned_partitions}, topics)
+        assigned -= taken
         taken |= assigned
-        found.append(
-            Member(
-                member.member_id,
-                member.instance_id,
-                told.rack_id,
-                member.client_id,
-                member.client_host,
-                tuple(sorted(set(told.topics))),
-                rebalance_timeout_ms=member.rebalance_timeout_ms,
-                classic=ClassicSide(member.session_timeout_ms, member.protocols),
-                epoch=group.generation,
-                previous_epoch=group.generation,
-                assigned=assigned,
-            )
+        converted = Member(
+            member.member_id,
+            member.instance_id,
+            told.rack_id,
+            member.client_id,
+            member.client_host,
+            tuple(sorted(set(told.topics))),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic=ClassicSide(member.session_timeout_ms, member.protocols),
+            epoch=group.generation,
+            previous_epoch=group.generation,
+            assigned=assigned,
         )
-    return found
+        found.append((converted, claimed))
+    members: list[Member] = []
+    for converted, claimed in found:
+        revoking = claimed - taken
+        taken |= revoking
+        state = MemberState.UNREVOKED if revoking else MemberState.STABLE
+        members.append(converted._replace(state=state, revoking=revoking))
+    return members
 
 
 def _by_id(names: Mapping[str, Iterable[int]], topics: Topics) -> Partitions:
