@@ -292,9 +292,10 @@ class Classic(Client):
         self._leads_of = None
         assignments: list[SyncGroupRequestAssignment] = []
         if reply.leader == self.member_id:
-            self._leads_of = self.world.partitions[self.group_id]
             if not reply.skip_assignment:
-                assignments = self._assign(reply.members, self._leads_of)
+                count = self.world.assigned_for[self.group_id] = self.world.partitions[self.group_id]
+                assignments = self._assign(reply.members, count)
+            self._leads_of = self.world.assigned_for.get(self.group_id, -1)
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.epoch,

@@ -301,11 +301,6 @@ def means_to_give_a_partition_to_two(patch: pytest.MonkeyPatch) -> None:
         patch.setitem(ASSIGNORS, name, twice)
 
 
-@caught_by("NoDoubleClientAssignment", "MonotoneMemberEpochs", "ZombieCommitsRefused", "Convergence")
-def fences_no_epochs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heartbeats, "_check_epoch", lambda *_: None)
-
-
 @caught_by("NoDoubleClientAssignment", "Convergence", "ValidStableGroupState", "LegalTargetAssignment")
 def does_not_count_epochs(patch: pytest.MonkeyPatch) -> None:
     def same(self: Draft, metadata_hash: int | None = None) -> None:
@@ -357,19 +352,6 @@ def forgets_what_members_say_they_have(patch: pytest.MonkeyPatch) -> None:
         return None if found is None else [_without(member) for member in found]
 
     patch.setattr(conversion, "_members_of", forgets)
-
-
-@caught_by("NoDoubleClientAssignment")
-def believes_that_what_was_not_assigned_is_given_up(patch: pytest.MonkeyPatch) -> None:
-    """A group becomes a consumer group while a cooperative member has not heard yet what it is to give up."""
-    members_of = conversion._members_of
-
-    def believes(group: ClassicGroup, topics: Any) -> Any:
-        found = members_of(group, topics)
-        kept = {"revoking": frozenset(), "state": MemberState.STABLE}
-        return None if found is None else [member._replace(**kept) for member in found]
-
-    patch.setattr(conversion, "_members_of", believes)
 
 
 # --- running them -----------------------------------------------------------------------------------------------------

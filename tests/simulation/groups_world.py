@@ -298,6 +298,8 @@ class World:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = 0
         self.partitions = {f"g{number}": options.partitions for number in range(len(options.groups))}
+        self.assigned_for: dict[str, int] = {}
+        """For how many partitions the leader of a classic group has last said who reads what."""
         self.topics = Topics({}, -1)
         self.grow(None)
         self.checks = Checks(self)
@@ -365,9 +367,9 @@ class World:
         self, client: "Client", number: int, broker: Broker, ask: Ask, answered: Callable[[int, Any], None]
     ) -> None:
         if isinstance(ask.request, ConsumerGroupHeartbeatRequest):
-            # What a broker reads from a connection that is gone, after a later one has spoken, it throws away: in this
-            # protocol nothing in a heartbeat says which of two came first.
-            if number < client.heard:
+            # Connections double nothing; and what a broker reads from one that is gone, after a later one has spoken,
+            # it throws away: in this protocol nothing in a heartbeat says which of two came first.
+            if number <= client.heard:
                 return
             client.heard = number
 

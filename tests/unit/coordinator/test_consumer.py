@@ -278,6 +278,34 @@ def test_a_classic_group_becomes_a_consumer_group_and_nobody_loses_anything() ->
     assert stage.group().members[old].classic is not None
 
 
+def test_what_a_cooperative_member_has_not_heard_of_yet_is_not_free() -> None:
+    """It is to give up two partitions, and the answer that says so is on its way when the group is converted."""
+    stage = Stage()
+    old, _ = classic(stage)
+    owned = {"a": [0, 1, 2, 3]}
+    stage.send(join(old, metadata=subscription("a", owned=owned)))
+    stage.send(sync(old, 2, {old: assignment_bytes({"a": [0, 1]}, 1)}))
+    new = Reader(stage, "n")
+    assert new.beat() == {}
+    stage.ask(join(old, metadata=subscription("a", owned=owned)))
+    assert assigned(stage.ask(sync(old, 2))) == [0, 1]
+    assert new.beat() == {}
+    stage.ask(join(old, metadata=subscription("a", owned={"a": [0, 1]})))
+    assert new.beat() == {"a": [2, 3]}
+
+
+def test_what_a_member_was_giving_up_is_not_free_when_the_group_is_classic_again() -> None:
+    stage = Stage()
+    old, _ = classic(stage)
+    Reader(stage, "n")
+    stage.ask(join(old, metadata=subscription("a", owned={"a": [0, 1, 2, 3]})))
+    assert stage.group().members[old].revoking
+    stage.ask(alive("n", -1))
+    new = Reader(stage, "o")
+    assert new.has == {}
+    assert new.beat() == {}
+
+
 def test_and_back_when_the_last_new_member_leaves() -> None:
     stage = Stage()
     old, _ = classic(stage)

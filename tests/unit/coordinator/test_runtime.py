@@ -2,7 +2,18 @@
 
 import pytest
 
-from penstock.coordinator.events import Asked, Committed, Elected, LogRead, ReadFailed, ReadLog, Refuse, Resigned
+from penstock.coordinator.events import (
+    Asked,
+    Committed,
+    Elected,
+    Leased,
+    LogRead,
+    ReadFailed,
+    ReadLog,
+    Refuse,
+    Resigned,
+    TimePassed,
+)
 from penstock.coordinator.ports import AppendLost, AppendRefused
 from penstock.coordinator.runtime import MOVES, Role, ShardRuntime
 from penstock.coordinator.work import Ask
@@ -120,6 +131,21 @@ def test_a_log_that_cannot_be_read_is_told() -> None:
     assert runtime.step(ask, stage.now) == [Refuse(99, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     runtime.step(Elected(8, 0), stage.now)
     assert runtime.role is Role.LOADING
+
+
+def test_a_leader_of_yesterday_answers_nothing() -> None:
+    """Heartbeats and reads need no append, which would fail: only a lease tells that nobody else leads."""
+    stage = Stage()
+    stage.ask(commit({0: 5}))
+    stage.do(Leased(stage.now_ms + 100))
+    waiting = stage.send(join(instance="x"))
+    assert fetched(stage.ask(fetch())) == {("a", 0): 5}
+    stage.now_ms += 100
+    assert stage.ask(fetch()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    stage.do(TimePassed())
+    assert waiting not in stage.answers
+    stage.do(Leased(stage.now_ms + 100))
+    assert waiting in stage.answers
 
 
 def test_moves_are_those_of_the_table() -> None:
