@@ -66,7 +66,7 @@ class Misfortune:
             broker.start()
         for broker in world.brokers:
             if broker.number != world.leadership.broker:
-                broker.learn(None, Resigned(world.leadership.epoch))
+                broker.do(Resigned(world.leadership.epoch))
         world.elect(self._random.randrange(BROKERS))
         world.after(2_000.0, self._tell_old_news)
         for client in world.clients:
@@ -186,9 +186,9 @@ class Misfortune:
         for broker in world.brokers:
             old = self._random.randint(max(0, epoch - 2), epoch)
             if broker.number != world.leadership.broker or old < epoch:
-                broker.learn(None, Resigned(old))
+                broker.do(Resigned(old))
             if self._random.random() < 0.5 and broker.runtime.epoch >= 0:
-                broker.learn(None, Elected(self._random.randint(0, broker.runtime.epoch), 0))
+                broker.do(Elected(self._random.randint(0, broker.runtime.epoch), 0))
 
     def _compaction(self) -> bool:
         self._world.compact()

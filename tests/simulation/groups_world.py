@@ -184,14 +184,6 @@ class Broker:
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
-    def learn(self, leadership: Leadership | None, event: Event) -> None:
-        """News from the controller; `leadership` where this broker is the one."""
-        if not self.is_up:
-            return
-        if leadership is not None and leadership.epoch > self.runtime.epoch:
-            self.log.leadership = leadership
-        self.do(event)
-
     def ask(self, ask: Ask, answered: Callable[[Any], None]) -> None:
         if not self.is_up:
             return
@@ -211,6 +203,8 @@ class Broker:
         world = self.world
         was_active = self.runtime.role is Role.ACTIVE
         now = world.now
+        if isinstance(event, Elected) and event.epoch > self.runtime.epoch:
+            self.log.leadership = world.leaderships[event.epoch]
         if self.is_told and not self._coming and self.log.leadership is not None:
             self.runtime.step(Leased(now.ms + LEASE_MS), now)
         effects = self.runtime.step(event, now)
@@ -305,6 +299,7 @@ class World:
         self.checks = Checks(self)
         self.clients: list[Client] = []
         self.leadership = Leadership(0, 0, [], 0, 0)
+        self.leaderships = {0: self.leadership}
         self.brokers = [Broker(self, number) for number in range(BROKERS)]
 
     # --- time -----------------------------------------------------------------------------------------------------
@@ -406,14 +401,14 @@ class World:
         rows = [row for row in old.rows if row[0] < kept]
         new = Leadership(old.epoch + 1, number, rows, kept, old.committed)
         old.is_current, old.deposed_ms = False, self.time_ms
-        self.leadership = new
+        self.leadership = self.leaderships[new.epoch] = new
         self.checks.cut(kept)
         self.tell(f"broker {number} leads epoch {new.epoch} from {kept}")
         start = rows[0][0] if rows else kept
         first_ms, second_ms = self.delay_ms() % 100.0, tells_old_ms
-        self.after(first_ms, self.brokers[number].learn, new, Elected(new.epoch, start))
+        self.after(first_ms, self.brokers[number].do, Elected(new.epoch, start))
         if old.broker != number:
-            self.after(second_ms, self.brokers[old.broker].learn, None, Resigned(new.epoch))
+            self.after(second_ms, self.brokers[old.broker].do, Resigned(new.epoch))
         self.after(first_ms + self.commit_delay_ms(), self.commit, new, new.end)
 
     def compact(self) -> None:
