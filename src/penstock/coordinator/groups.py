@@ -48,10 +48,17 @@ class ForgetTopics(NamedTuple):
 
 
 class GroupShard:
-    """See the module. `topics` gives the topics of the cluster as they are now."""
+    """See the module. `topics` gives the topics of the cluster as they are now, `of_group` settings of its own."""
 
-    def __init__(self, settings: GroupSettings, entropy: Entropy, topics: Callable[[], Topics]) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        entropy: Entropy,
+        topics: Callable[[], Topics],
+        of_group: Callable[[str], GroupSettings] | None = None,
+    ) -> None:
         self.settings = settings
+        self._of_group = of_group
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.timers = Timers()
@@ -115,7 +122,7 @@ class GroupShard:
                 continue
             group.since_wall_ms = now.wall_ms
             for member in group.members.values():
-                session_ms = self.settings.consumer_session_ms
+                session_ms = self._settings_of(group_id).consumer_session_ms
                 if member.classic is not None:
                     session_ms = member.classic.session_timeout_ms
                 self.timers.set(Timer(SESSION, group_id, member.member_id), now.ms + session_ms)
@@ -126,16 +133,21 @@ class GroupShard:
 
     # --- deciding -------------------------------------------------------------------------------------------------
 
-    def _work(self, now: Now) -> Work:
-        return Work(View(self.settings, self._entropy, self.timers, self._topics(), self.groups), now)
+    def _settings_of(self, group_id: str) -> GroupSettings:
+        return self.settings if self._of_group is None or not group_id else self._of_group(group_id)
+
+    def _work(self, now: Now, group_id: str) -> Work:
+        settings = self._settings_of(group_id)
+        return Work(View(settings, self._entropy, self.timers, self._topics(), self.groups), now)
 
     def decide(self, command: Any, ticket: int, now: Now) -> Outcome:
         """What follows from a request."""
-        work = self._work(now)
         if isinstance(command, ForgetTopics):
+            work = self._work(now, "")
             self._forget(command, ticket, work)
             return work.outcome()
         request = command.request
+        work = self._work(now, getattr(request, "group_id", ""))
         match request:
             case ConsumerGroupHeartbeatRequest():
                 self._consumer_heartbeat(command, ticket, work)
@@ -225,7 +237,7 @@ class GroupShard:
         chance = self.timers.chance(timer, now.ms)
         if chance is not None:
             return Outcome(notes=(chance,))
-        work = self._work(now)
+        work = self._work(now, timer.group_id)
         work.notes.append(DropTimer(timer))
         group = self.groups.get(timer.group_id)
         if timer == EXPIRY_TIMER:

@@ -1,9 +1,12 @@
 """Time-outs and limits of groups. Names and defaults are Kafka's `group.*` and `offsets.*` where Kafka has one."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
+from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.layers import BrokerSettings
+from penstock.metadata.settings.setting import InvalidSetting
 
 NEW_MEMBER_JOIN_MS: Final = 300_000
 """A member that has joined for the first time is kept waiting no longer than this (KAFKA-9752)."""
@@ -61,3 +64,23 @@ class GroupSettings:
             retention_check_ms=settings.number("offsets.retention.check.interval.ms"),
             metadata_bytes_max=settings.number("offset.metadata.max.bytes"),
         )
+
+    def under(self, configs: Mapping[str, str]) -> "GroupSettings":
+        """The same for a group that has settings of its own; a text that does not parse is passed over."""
+        changed: dict[str, int] = {}
+        for name, field in _OF_A_GROUP.items():
+            if name in configs:
+                try:
+                    value = GROUP_SETTINGS[name].parse(configs[name])
+                except InvalidSetting:
+                    continue
+                assert isinstance(value, int)
+                changed[field] = value
+        return replace(self, **changed) if changed else self  # type: ignore[arg-type]
+
+
+_OF_A_GROUP: Final = {
+    "consumer.session.timeout.ms": "consumer_session_ms",
+    "consumer.heartbeat.interval.ms": "consumer_heartbeat_ms",
+    "consumer.assignment.interval.ms": "assignment_interval_ms",
+}

@@ -6,10 +6,27 @@ import pytest
 
 from penstock.coordinator.classic import ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup
+from penstock.coordinator.groups import GroupShard
+from penstock.coordinator.ports import Now
 from penstock.coordinator.settings import GroupSettings
 from penstock.coordinator.subscriptions import assignment, assignment_bytes
+from penstock.coordinator.timers import SESSION, SetTimer, Timer
+from penstock.coordinator.work import Ask
+from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
-from tests.unit.coordinator.stage import Stage, alive, beat, commit, given, join, subscription, sync, topic, topics
+from tests.unit.coordinator.stage import (
+    Counter,
+    Stage,
+    alive,
+    beat,
+    commit,
+    given,
+    join,
+    subscription,
+    sync,
+    topic,
+    topics,
+)
 from tests.unit.coordinator.test_classic import enter
 
 NONE = ErrorCode.NONE
@@ -171,6 +188,42 @@ def test_a_group_has_a_limit() -> None:
     stage = Stage(GroupSettings(consumer_members_max=1))
     Reader(stage, "m")
     assert stage.ask(alive("n", 0)).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_deciding_changes_nothing() -> None:
+    stage = Stage()
+    first = Reader(stage, "m")
+    Reader(stage, "n", pattern="b")
+    before, timers = stage.group().draft(), dict(stage.shard.timers._due)
+    requests = [
+        alive("o", 0),
+        alive("m", 0),
+        alive("m", first.epoch, owned={"a": [0]}),
+        alive("m", -1),
+        alive("x", 3),
+        join(metadata=subscription("a")),
+        commit({0: 1}, member_id="m", epoch=first.epoch),
+    ]
+    for request in requests:
+        stage.shard.decide(Ask(request, 9), 999, stage.now)
+    for name in ConsumerGroup.__slots__:
+        assert getattr(stage.group(), name) == getattr(before, name), name
+    assert stage.shard.timers._due == timers
+
+
+def test_a_group_may_have_settings_of_its_own() -> None:
+    own = GroupSettings().under({"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "x"})
+    assert (own.consumer_session_ms, own.consumer_heartbeat_ms) == (50_000, 5_000)
+    shard = GroupShard(GroupSettings(), Counter(), lambda: topics(topic("a", 1)), lambda _: own)
+    outcome = shard.decide(Ask(alive("m", 0), 1), 1, Now(0, 0))
+    assert SetTimer(Timer(SESSION, "g", "m"), 50_000) in outcome.notes
+
+
+def test_settings_are_the_brokers() -> None:
+    static = {"group.consumer.assignors": "range", "offsets.retention.minutes": "2", "group.max.size": "7"}
+    settings = GroupSettings.of(BrokerSettings(static))
+    assert (settings.assignors, settings.retention_ms, settings.members_max) == (("range",), 120_000, 7)
+    assert GroupSettings.of(BrokerSettings()) == GroupSettings()
 
 
 # --- static members ---------------------------------------------------------------------------------------------------
