@@ -73,7 +73,7 @@ class RoomWatch:
         self._membership = membership
         self._clock = clock
         least_bytes = directory.pool.reserve.size_bytes
-        is_full = directory.disk.free_bytes() < least_bytes
+        is_full = self._free_bytes() < least_bytes
         self.room = Room(least_bytes, is_full=is_full, now=clock.monotonic_ms())
         membership.can_write = not is_full
 
@@ -83,12 +83,18 @@ class RoomWatch:
             await asyncio.sleep(LOOK_S)
             self.look()
 
+    def _free_bytes(self) -> int:
+        try:
+            return self._directory.disk.free_bytes()
+        except OSError:  # a disk that does not even answer has no room
+            return 0
+
     def look(self) -> None:
         """Once."""
         directory, room = self._directory, self.room
         if directory.offline_reason is not None or (room.is_full and not directory.takes_files()):
             directory.pool.refusals += 1
-        if not room.look(directory.disk.free_bytes(), directory.pool.refusals, self._clock.monotonic_ms()):
+        if not room.look(self._free_bytes(), directory.pool.refusals, self._clock.monotonic_ms()):
             return
         if room.is_full:
             logger.warning(
