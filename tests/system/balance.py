@@ -18,6 +18,8 @@ import json
 import os
 import platform
 import random
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -522,6 +524,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="where the brokers' files go, and stay")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node stays behind
     with tempfile.TemporaryDirectory(prefix="penstock-balance-") as scratch:
         outcome = asyncio.run(
             measure(

@@ -20,6 +20,7 @@ import json
 import math
 import platform
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -371,6 +372,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which are kept")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node stays behind
     wanted = options.clusters.split(",")
     if unknown := set(wanted) - set(CLUSTERS):
         parser.error(f"--clusters knows {', '.join(CLUSTERS)}, not {', '.join(sorted(unknown))}")
