@@ -4,6 +4,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from penstock.coordinator.events import Elected, Resigned
+from penstock.coordinator.work import Ask
+from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from penstock.wire.messages.delete_groups import DeleteGroupsRequest
+from penstock.wire.messages.describe_groups import DescribeGroupsRequest
+from penstock.wire.messages.list_groups import ListGroupsRequest
 from tests.simulation.groups_clients import Classic, Client, Modern
 from tests.simulation.groups_options import Options, draw_options
 from tests.simulation.groups_world import BROKERS, LEASE_MS, Broker, World, gap
@@ -260,6 +265,23 @@ class Misfortune:
         if not old:
             return False
         self._random.choice(old).is_old = True
+        return True
+
+    def _operator(self) -> bool:
+        """Somebody looks at the groups, or takes one away that nobody is in."""
+        world, leader = self._world, self._leader()
+        if leader.is_stalled:
+            return False
+        names = list(world.partitions)
+        requests = (
+            ListGroupsRequest(),
+            DescribeGroupsRequest(groups=names),
+            ConsumerGroupDescribeRequest(group_ids=names, include_authorized_operations=False),
+            DeleteGroupsRequest(groups_names=names),
+        )
+        world.is_deleting = True
+        leader.ask(Ask(self._random.choice(requests), 2), lambda _: None)
+        world.is_deleting = False
         return True
 
     def _everybody_leaves(self) -> bool:

@@ -242,7 +242,7 @@ def keeps_those_whose_session_ended(patch: pytest.MonkeyPatch) -> None:
     """R27: whoever gave up is waited for, again and again."""
 
     def keeps(group: ClassicGroup, member_id: str, work: Any, code: ErrorCode, *, settles: bool = True) -> None:
-        work.hear(group.group_id, member_id, 5_000)
+        work.hear(group.group_id, member_id, group.members[member_id].session_timeout_ms)
 
     for module in (joining, staying):
         patch.setattr(module, "remove_member", keeps)

@@ -32,6 +32,7 @@ FAULTS = (
     "growth",
     "impatient",
     "everybody leaves",
+    "operator",
 )
 
 KINDS = ("eager", "cooperative", "consumer", "mixed")
@@ -71,11 +72,11 @@ def draw_options(seed: int) -> Options:
     def one_of(name: str, *choices: T) -> T:
         return streams.stream("options", name).choice(choices)
 
-    members = one_of("members", 2, 3, 3, 4)
+    members = one_of("members", 2, 3, 4, 5)
     return Options(
         groups=(one_of("kind", *KINDS), one_of("other kind", *KINDS)),
         members=members,
-        partitions=one_of("partitions", 2, 4, 5),
+        partitions=one_of("partitions", 2, 4, 6),
         statics=one_of("statics", 0.0, 0.3, 0.6),
         uses_range=one_of("range", False, False, True),
         uses_patterns=one_of("patterns", False, False, True),

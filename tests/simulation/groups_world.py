@@ -165,7 +165,7 @@ class Broker:
         """Whether something of a member has come in that was not looked at yet."""
         return any(
             isinstance(event, Asked)
-            and event.command.request.group_id == group_id
+            and getattr(event.command.request, "group_id", "") == group_id
             and getattr(event.command.request, "member_id", "") == member_id
             for event in self._coming
         )
@@ -273,6 +273,8 @@ class World:
         self.time_ms = 0.0
         self.tickets = 0
         self.is_calm = False
+        self.is_deleting = False
+        """Whether an operator takes a group away, at this moment."""
         self.refuses_until_ms = 0.0
         self.unreadable_until_ms = 0.0
         self.commits_from_ms = 0.0
