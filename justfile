@@ -139,7 +139,7 @@ client-failover *arguments:
     python -m tests.system.client_failover --record {{ arguments }}
 
 # kills, power cuts, network cuts, pauses and rolling restarts of real nodes with replicas, under load: say how many of each;
-# adds to docs/results/cluster-faults.md
+# --power-cuts 20 --durability replicated --wide-cuts 20 for the other durability; adds to docs/results/cluster-faults.md
 cluster-faults *arguments:
     python -m tests.system.cluster_faults --record {{ arguments }}
 

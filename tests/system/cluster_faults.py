@@ -2,13 +2,15 @@
 
     python -m tests.system.cluster_faults --kills 100 --record
     python -m tests.system.cluster_faults --power-cuts 20 --cuts 20 --pauses 20 --rolls 5 --seconds 600 --record
+    python -m tests.system.cluster_faults --power-cuts 20 --durability replicated --wide-cuts 10 --record
 
 Every topic has three replicas, two of which must be in sync; the producers, librdkafka's and Java's, are idempotent and
 ask for acks=all. The next fault comes when all replicas are in sync again. Then: nothing that was acknowledged is lost,
 doubled or out of order, nobody has given up, all replicas are equal on the stopped disks, no two controllers were
 active in one epoch, and every sequence that was refused as out of order followed one that was refused to come again.
-`--record` adds to docs/results/cluster-faults.md; `--seconds` ends a piece of a longer campaign; `--plant` gives all
-nodes a bug that the checks must find.
+With `--durability replicated` power is cut of one node at a time, which is as far as its promise goes; `--wide-cuts` go
+beyond it (`wide_cuts.py`). `--record` adds to docs/results/cluster-faults.md; `--seconds` ends a piece of a longer
+campaign; `--plant` gives all nodes a bug that the checks must find.
 """
 
 import argparse
@@ -51,10 +53,14 @@ from tests.system.witness import Fate, fates_in, unexplained
 
 RESULTS: Final = ROOT / "docs" / "results"
 KILLS, POWER_CUTS, CUTS, PAUSES, ROLLS = "SIGKILL", "power cut", "network cut", "pause", "rolling restart"
+ONE_CUTS, WIDE_CUTS = "power cut of one, `replicated`", "power cut of several, `replicated`"
+LOSSY: Final = (POWER_CUTS, ONE_CUTS, WIDE_CUTS)
 NODES: Final = (1, 2, 3)
 TOPICS: Final = (("orders", 4), ("clicks", 2))
 JAVA_TOPIC: Final = ("bills", 2)
 SETTINGS: Final = {"min_insync_replicas": "2", "segment_bytes": "2000000"}
+REPLICATED: Final = {**SETTINGS, "durability": "replicated", "flush_ms": "1000"}
+"""What is older than a second was synced: only a part can be lost."""
 RATE: Final = 2_000.0
 JAVA_RATE: Final = 500.0
 WHOLE_S: Final = 60.0
@@ -63,6 +69,8 @@ FAULT_S: Final = (4.0, 8.0)
 """Pauses and cuts last longer than a session (3 s)."""
 ACTIVE: Final = re.compile(r"Active controller of epoch (\d+)\.")
 FAILED: Final = "FAILED"
+LOST: Final = re.compile(r"ERROR \S+ Records of (\S+) may be lost")
+"""What a broker says where acknowledged records may be gone; elsewhere it is a false alarm."""
 HEAD: Final = "| Fault | Faults | Of them | Acknowledged | Read | Called out of order | Findings | Seconds |"
 
 
@@ -185,6 +193,10 @@ class Town:
                 with node.witness_path.open(encoding="utf-8") as lines:
                     yield from fates_in(lines)
 
+    def reported_lost(self) -> set[str]:
+        """Partitions of which some node has said that records may be lost."""
+        return {found[1] for node in self.nodes.values() for found in LOST.finditer(node.log)}
+
     def compare(self, report: Report, topics: Sequence[tuple[str, int]] = (*TOPICS, JAVA_TOPIC)) -> None:
         """Of stopped nodes: all replicas are equal."""
         for topic, count in topics:
@@ -228,6 +240,7 @@ class Nemesis:
         {
             KILLS: self._kill,
             POWER_CUTS: self._cut_power,
+            ONE_CUTS: lambda: self._crash([self._someone()], CUT),
             CUTS: self._cut_network,
             PAUSES: self._pause,
             ROLLS: self._roll,
@@ -316,6 +329,8 @@ class Outcome:
     out_of_order: int
     refused: int
     problems: list[str] = field(default_factory=list)
+    more: dict[str, int] = field(default_factory=dict)
+    """What only some kinds have to tell."""
 
     @property
     def is_clean(self) -> bool:
@@ -326,7 +341,8 @@ class Outcome:
         """For people."""
         first = f"{self.kind}: {self.faults} in {self.seconds:.0f} s ({dict(self.struck)})"
         second = f"{self.refused:,} batches refused, {self.out_of_order:,} of them as out of order"
-        return "\n".join([first, second, self.report.text(), *self.problems])
+        more = [", ".join(f"{name.replace('_', ' ')} {number:,}" for name, number in self.more.items())]
+        return "\n".join([first, second, *filter(None, more), self.report.text(), *self.problems])
 
 
 def run(
@@ -348,11 +364,12 @@ def run(
         if kind == CUTS:
             network = stack.enter_context(Network(f"pt{os.getpid()}", NODES))
             network.enter()
-        lossy_seed = seed if kind == POWER_CUTS else None
+        lossy_seed = seed if kind in LOSSY else None
         town = Town(directory, network=network, lossy_seed=lossy_seed, plant=plant, settings=settings)
         with town:
             town.until_all_serve()
-            create_topics(town.bootstrap, (*TOPICS, JAVA_TOPIC), replication_factor=len(NODES), **SETTINGS)
+            configs = REPLICATED if kind == ONE_CUTS else SETTINGS
+            create_topics(town.bootstrap, (*TOPICS, JAVA_TOPIC), replication_factor=len(NODES), **configs)
             load = Load(town.bootstrap, TOPICS, rate=rate, seed=seed, java=(*JAVA_TOPIC, java_rate))
             nemesis = Nemesis(town, Random(seed))
             faults = 0
@@ -368,7 +385,8 @@ def run(
         town.check_words()
         town.compare(report)
         fates = list(town.fates())
-    problems = [*load.problems, *(f"out of order without a reason: {each}" for each in unexplained(fates))]
+    alarms = [f"{each} is reported to have lost records" for each in sorted(town.reported_lost())]
+    problems = [*load.problems, *alarms, *(f"out of order without a reason: {each}" for each in unexplained(fates))]
     out_of_order = sum(each.is_out_of_order for each in fates)
     refused = sum(each.code is not ErrorCode.NONE for each in fates)
     took_s = time.monotonic() - began
@@ -389,18 +407,29 @@ def _tell(sentence: str) -> None:
         print(f"\r{sentence}   ", end="", flush=True)
 
 
+def run_wide_cuts(directory: Path, kind: str, count: int, seed: int, **options: Any) -> Outcome:
+    from tests.system import wide_cuts  # which stands on this module
+
+    assert kind == WIDE_CUTS
+    return wide_cuts.run(directory, count, seed, **options)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = {"kills": KILLS, "power_cuts": POWER_CUTS, "cuts": CUTS, "pauses": PAUSES, "rolls": ROLLS}
+    kinds["wide_cuts"] = WIDE_CUTS
     for name, kind in kinds.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=0, metavar="COUNT", help=f"faults: {kind}")
     parser.add_argument("--seed", type=int, help="of the first campaign; else one that no recorded run has taken")
     parser.add_argument("--seconds", type=float, default=math.inf, help="then no further fault of this kind follows")
     parser.add_argument("--rate", type=float, default=RATE, help="records per second of librdkafka's writers")
+    parser.add_argument("--durability", choices=("fsync", "replicated"), default="fsync", help="of --power-cuts")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a bug of all nodes")
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which are kept")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
+    if options.durability == "replicated":
+        kinds["power_cuts"] = ONE_CUTS
     is_clean = True
     for name, kind in kinds.items():
         count = getattr(options, name)
@@ -409,7 +438,7 @@ def main() -> None:
         seed = options.seed if options.seed is not None else 1 + len(load_runs())
         with tempfile.TemporaryDirectory(prefix="penstock-faults-") as temporary:
             directory = options.keep or Path(temporary)
-            outcome = run(
+            outcome = (run_wide_cuts if kind == WIDE_CUTS else run)(
                 directory,
                 kind,
                 count,
@@ -440,6 +469,7 @@ def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
         "problems": outcome.problems,
         "refused": outcome.refused,
         "out_of_order": outcome.out_of_order,
+        **outcome.more,
         "seconds": round(outcome.seconds),
         "date": datetime.date.today().isoformat(),
         "revision": revision.stdout.strip(),
@@ -467,6 +497,13 @@ consumers follow everything. One fault after the other, each when all replicas a
   again at once, or up to two seconds later.
 - **Power cut**: the same on [lossy disks](../fault-model.md): what was not synced is lost, torn or kept; sometimes of
   all nodes at once. Durability is the default, `fsync`.
+- **Power cut of one, `replicated`**: the same, of one node at a time, with topics of durability `replicated`, which
+  promises to survive `min.insync.replicas` − 1 of them. A broker that reports a loss is a finding.
+- **Power cut of several, `replicated`**: of two nodes, of all, or of one after the other before the last one has caught
+  up: more than is promised. Acknowledged records that are not where they were (*lost*) must lie in partitions that
+  their leader has reported, behind the offset that it named; while nobody leads them, `penstock cluster health` must
+  say why. An operator then has a leader elected. A loss without such a report is a finding, and so is anything at all
+  in rounds without a report.
 - **Network cut**: nodes in network namespaces; one is alone, is heard by nobody, hears nobody, or has lost the link to
   one other, for four to eight seconds. Clients still reach everybody.
 - **Pause**: SIGSTOP for four to eight seconds, beyond the session of three.
@@ -506,6 +543,10 @@ def _cells(runs: list[dict[str, Any]]) -> str:
         struck.update(each["struck"])
     of_them = ", ".join(f"{count} {who}" for who, count in struck.most_common())
     findings = sum(each["anomalies"] + len(each["problems"]) for each in runs)
+    if any("lost" in each for each in runs):
+        lost = sum(each.get("lost", 0) for each in runs)
+        partitions = sum(each.get("partitions_reported", 0) for each in runs)
+        of_them += f"; {lost:,} records lost, in {partitions:,} partitions, all reported"
     cells = (f"{faults:,}", of_them, f"{acked:,}", f"{read:,}", f"{out_of_order:,}", str(findings), f"{seconds:,}")
     return f"| {runs[0]['kind']} | {' | '.join(cells)} |"
 

@@ -148,6 +148,11 @@ class Writer(Client):
         if self._sent != self._ended:
             self.problems.append(f"{self.name}: {self._sent - self._ended} records were never answered")
 
+    def give_up(self) -> None:
+        """What was not answered is not sent again."""
+        self._producer.purge()
+        self._producer.poll(0)
+
     def _send(self) -> None:
         random = self._random
         topic, partition = random.choice(self._places)
@@ -398,6 +403,11 @@ class Load:
         for follower in self.followers:
             follower.finish(deadline)
         return check(self._history())
+
+    def give_up(self) -> None:
+        """After `finish`: whoever still tries to write leaves it."""
+        for writer in self.writers:
+            writer.give_up()
 
     def _history(self) -> Iterator[Event]:
         return merge_histories(*(client.diary.events for client in self.clients))

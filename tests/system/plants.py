@@ -13,7 +13,9 @@ from penstock.metadata.liveness import Liveness
 from penstock.raft.replicas import VoterSet
 from penstock.replication.leader import Leader
 from penstock.server import quorum_runner
+from penstock.server.losses import Losses
 from penstock.server.metadata_log import open_metadata_log
+from penstock.server.node import Node
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.room import RoomWatch
 
@@ -135,6 +137,22 @@ def fence_late() -> None:
     _put(Liveness, "expired", expire_late)
 
 
+def vouch_for_all() -> None:
+    """Whoever comes back says that it has lost nothing, however it went."""
+
+    def previous_epoch(self: Node) -> int:
+        before = self.controller.image.brokers.get(self.settings.node_id)
+        return -1 if before is None else before.epoch
+
+    _put(Node, "_previous_epoch", previous_epoch)
+
+
+def keep_losses_quiet() -> None:
+    """What may be lost is said by nobody."""
+    _put(Losses, "led", lambda *_arguments: None)
+    _put(Losses, "_look", lambda *_arguments: None)
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "commit-alone": commit_alone,
@@ -145,7 +163,9 @@ PLANTS: dict[str, Callable[[], None]] = {
     "forget-names": forget_names,
     "forget-producers": forget_producers,
     "give-ids-again": give_ids_again,
+    "keep-losses-quiet": keep_losses_quiet,
     "keep-no-reserve": keep_no_reserve,
     "lead-on-full-disk": lead_on_full_disk,
     "one-voter-decides": one_voter_decides,
+    "vouch-for-all": vouch_for_all,
 }

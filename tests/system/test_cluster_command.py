@@ -54,6 +54,8 @@ def test_a_killed_leader_is_replaced_and_comes_back(shell: Shell) -> None:
     before = status(shell)
     leader = next(number for number, node in before.items() if node["quorum"] == "leader")
     other = next(number for number in before if number != leader)
+    at = ("-b", str(before[other]["address"]))
+    shell("topic", "create", "single", "-p", "3", "-r", "1", *at)
     assert shell("cluster", "kill", str(leader), *HERE) == f"Killed node {leader}.\n"
     assert f"node {leader} does not run" in shell.fails("cluster", "kill", str(leader), *HERE)
     assert shell.run("cluster", "status", *HERE).returncode == 1
@@ -61,10 +63,14 @@ def test_a_killed_leader_is_replaced_and_comes_back(shell: Shell) -> None:
     assert (done.returncode, f"broker {leader} is down" in done.stdout.decode()) == (1, True), done.stdout.decode()
     refused = shell.fails("cluster", "restart", "--rolling", *HERE)
     assert "the cluster is not well, and a restart would make it worse" in refused
-    shell("topic", "create", "made-meanwhile", "-p", "2", "-r", "2", "-b", str(before[other]["address"]))
+    assert f"is whole on broker {leader}: start that" in shell.fails("topic", "elect", "single", "--unclean", *at)
+    shell("topic", "create", "made-meanwhile", "-p", "2", "-r", "2", *at)
     assert "3 nodes serve" in shell("cluster", "up", *HERE)
     assert "made-meanwhile" in shell("topic", "list", "-b", str(before[leader]["address"]))
     shell("cluster", "health", "--wait", "30", *HERE)
+    shell("topic", "elect", "made-meanwhile", *at)
+    assert shell("topic", "elect", "made-meanwhile", "single", *at) == "No partition needs an election.\n"
+    assert shell("topic", "elect", "single", "--unclean", *at) == "No partition needs an election.\n"
     assert "All" not in shell("cluster", "up", *HERE)  # what is said while it waits is for whoever watches
 
 

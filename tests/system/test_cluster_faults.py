@@ -6,7 +6,8 @@ from typing import Final
 import pytest
 
 from penstock.model.errors import ErrorCode
-from tests.system.cluster_faults import CUTS, KILLS, PAUSES, POWER_CUTS, run
+from tests.system import wide_cuts
+from tests.system.cluster_faults import CUTS, KILLS, ONE_CUTS, PAUSES, POWER_CUTS, run
 from tests.system.mortal_node import Broken
 from tests.system.witness import Fate, fates_in, unexplained
 
@@ -30,6 +31,24 @@ def test_a_planted_bug_is_found(kind: str, plant: str, tmp_path: Path) -> None:
     except Broken:
         return
     assert not outcome.is_clean
+
+
+def test_with_replicated_durability_one_power_cut_after_the_other_loses_nothing(tmp_path: Path) -> None:
+    outcome = run(tmp_path, ONE_CUTS, 2, seed=7, rate=600.0, java_rate=200.0)
+    assert outcome.is_clean, outcome.text()
+
+
+def test_with_replicated_durability_a_wider_loss_is_reported(tmp_path: Path) -> None:
+    outcome = wide_cuts.run(tmp_path, 1, seed=7, rate=600.0, java_rate=None, shapes=["all at once"])
+    assert outcome.is_clean, outcome.text()
+    assert outcome.more["lost"] > 0
+    assert outcome.more["partitions_reported"] > 0
+
+
+def test_a_loss_that_nobody_reports_is_found(tmp_path: Path) -> None:
+    plant = "keep-losses-quiet"
+    outcome = wide_cuts.run(tmp_path, 1, seed=7, plant=plant, rate=600.0, java_rate=None, shapes=["all at once"])
+    assert any("nobody has said so" in each for each in outcome.problems), outcome.text()
 
 
 def fate(second: int, sequence: int, code: ErrorCode, place: str = "orders-0") -> Fate:

@@ -13,6 +13,10 @@ from penstock.model.findings import Finding, well, wrong
 SILENT_MS_MAX = 5_000
 """A replica of the metadata log fetches at least twice a second."""
 NAMES_MAX = 5
+LOST = (
+    "the logs of these brokers say how far each still reaches; to go on with what is left: "
+    "`penstock topic elect TOPIC --unclean`, which loses what its new leader lacks"
+)
 START = "start its process again and look at its log for why it ended"
 Named = tuple[str, Partition]
 
@@ -109,9 +113,21 @@ def _is_led(partition: Partition, state: ClusterState) -> bool:
 
 
 def _offline(state: ClusterState, start: str) -> Iterator[Finding]:
-    offline = [named for named in state.partitions() if not _is_led(named[1], state)]
+    doubtful = _doubtful(state)
+    unled = [named for named in state.partitions() if not _is_led(named[1], state)]
+    lost = [named for named in unled if TopicPartition(named[0], named[1].index) in doubtful]
+    offline = [named for named in unled if named not in lost]
+    if lost:
+        had_all = sorted({each for who in doubtful.values() for each in who})
+        text = (
+            f"{_count(lost, 'partition')} can be neither written nor read, and may have lost acknowledged records: "
+            f"{_names(lost)}; {_numbers('broker', had_all)} had them all, and came back after a kill or a power cut "
+            "(durability=replicated), or with damage"
+        )
+        yield wrong("lost", text, LOST)
     if not offline:
-        yield well("offline", "every partition has a leader")
+        if not lost:
+            yield well("offline", "every partition has a leader")
         return
     down = sorted({each for _, part in offline for each in part.replicas if each not in state.brokers})
     fix = (
@@ -119,9 +135,15 @@ def _offline(state: ClusterState, start: str) -> Iterator[Finding]:
         if down
         else ("the brokers that have them are there: look at their logs for why none of them leads")
     )
-    last = "; only if their data is gone: kafka-leader-election --election-type unclean, which loses records"
+    last = "; only if their data is gone: `penstock topic elect TOPIC --unclean --force`, which loses records"
     text = f"{_count(offline, 'partition')} can be neither written nor read: {_names(offline)}"
     yield wrong("offline", text, fix + last)
+
+
+def _doubtful(state: ClusterState) -> dict[TopicPartition, tuple[int, ...]]:
+    """Partitions of which nobody vouches for having everything, and who did so last."""
+    unled = () if isinstance(state.unled, ClientError) else state.unled
+    return {each.partition: each.had_all for each in unled if each.had_all and not each.has_all}
 
 
 def _partitions(state: ClusterState, start: str) -> Iterator[Finding]:

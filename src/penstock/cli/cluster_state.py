@@ -11,7 +11,8 @@ from typing import TypeVar
 from penstock.client.brokers import LogDir, log_dirs_at
 from penstock.client.client import Client
 from penstock.client.errors import ClientError
-from penstock.client.metadata import Broker, Partition, Topic, TopicPartition
+from penstock.client.leaders import Unled
+from penstock.client.metadata import NO_LEADER, Broker, Partition, Topic, TopicPartition
 from penstock.client.quorum import QuorumDescription
 from penstock.client.reassignments import Moving
 
@@ -35,6 +36,8 @@ class ClusterState:
     """Of topics that have partitions with less than all in sync."""
     quorum: QuorumDescription | ClientError | None = None
     moving: tuple[Moving, ...] | ClientError = ()
+    unled: tuple[Unled, ...] | ClientError = ()
+    """Asked only where a partition has no leader."""
     log_dirs: "dict[int, list[LogDir] | ClientError]" = field(default_factory=dict)
 
     def partitions(self) -> Iterator[tuple[str, Partition]]:
@@ -68,6 +71,8 @@ async def survey(client: Client) -> ClusterState:
     )
     brokers = {each.node_id: each for each in described.brokers}
     fenced = {each.node_id: each for each in described.fenced}
+    leaderless = [each.name for each in topics if any(part.leader == NO_LEADER for part in each.partitions)]
+    unled = await _or_error(client.admin.unled(leaderless, timeout_ms=ANSWER_MS)) if leaderless else []
     behind = [each.name for each in topics if any(len(part.isr) < len(part.replicas) for part in each.partitions)]
     return ClusterState(
         brokers,
@@ -76,6 +81,7 @@ async def survey(client: Client) -> ClusterState:
         await _in_sync_min(client, behind),
         quorum,
         moving if isinstance(moving, ClientError) else tuple(moving),
+        unled if isinstance(unled, ClientError) else tuple(unled),
         await _log_dirs(client, brokers | fenced),
     )
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli import topic_elect
 from penstock.cli.failing import Failed, Misused
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show, show_json, show_table
@@ -222,4 +223,5 @@ def add_to(app: typer.Typer) -> None:
     topic.command("delete", epilog=examples("penstock topic delete orders", "penstock topic delete orders payments"))(
         delete
     )
+    topic_elect.add_to(topic)
     app.add_typer(topic, name="topic")

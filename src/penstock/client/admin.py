@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from penstock.client import brokers, configs, features, groups, offsets, quorum, reassignments
+from penstock.client import brokers, configs, features, groups, leaders, offsets, quorum, reassignments
 from penstock.client.brokers import ClusterDescription, LogDir
 from penstock.client.cluster import Cluster
 from penstock.client.configs import Change, ConfigEntry, ConfigKind
 from penstock.client.errors import Refused, check
 from penstock.client.features import Direction, FeaturesDescription
 from penstock.client.groups import GroupDescription, GroupListing
+from penstock.client.leaders import Unled
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Isolation, OffsetAt, refusal
 from penstock.client.quorum import QuorumDescription
@@ -308,6 +309,18 @@ class Admin:
         await features.update_features(
             self.cluster, levels, Direction.DOWN, validate_only=validate_only, timeout_ms=timeout_ms
         )
+
+    # --- leaders
+
+    async def unled(self, topics: Sequence[str], *, timeout_ms: int | None = None) -> list[Unled]:
+        """Partitions of these topics that nobody leads, and who has, or had, all that was acknowledged."""
+        return await leaders.unled(self.cluster, topics, timeout_ms=timeout_ms)
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], *, is_unclean: bool = False, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, Refused | None]:
+        """Has the first replica lead; or, unclean, where nobody leads any that is there, whatever records are lost."""
+        return await leaders.elect_leaders(self.cluster, partitions, is_unclean=is_unclean, timeout_ms=timeout_ms)
 
     # --- moves
 

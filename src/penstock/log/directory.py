@@ -253,19 +253,20 @@ class DataDirectory:
 
     # --- closing --------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
+    async def close(self, *, leaves_marker: bool = True) -> None:
         """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs.
 
-        On a full disk that is not to be had: what was promised is there, and the next start scans.
+        On a full disk that is not to be had: what was promised is there, and the next start scans. Neither is it where
+        nobody was told yet what an earlier crash may have lost: without the marker the next start will know of it.
         """
         try:
             with suppress(DiskFull):
-                await self._close_clean()
+                await self._close_clean(leaves_marker=leaves_marker)
         finally:
             self.ledger.close()
             self.pool.close()
 
-    async def _close_clean(self) -> None:
+    async def _close_clean(self, *, leaves_marker: bool) -> None:
         self.hurry()
         await self.commit()
         online = [log for log in self.logs.values() if log.offline_reason is None]
@@ -276,7 +277,7 @@ class DataDirectory:
         await self.disk.sync_all()
         self.ledger.entries |= {log.identity.number: log.ledger_entry() for log in online}
         await self.ledger.take_turn()
-        if len(online) == len(self.logs) and self.offline_reason is None:
+        if leaves_marker and len(online) == len(self.logs) and self.offline_reason is None:
             await checked.replace(self.disk, CLEAN, CLEAN, FORMAT_VERSION, {"logs": len(self.logs)})
 
     def _stage_clean(self, log: Log) -> str:

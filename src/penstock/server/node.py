@@ -55,6 +55,7 @@ from penstock.server.http_listener import HttpListener
 from penstock.server.input_pool import InputPool
 from penstock.server.introduction import introduce_controller, introduce_voter
 from penstock.server.listener import ConnectionListener
+from penstock.server.losses import Losses
 from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.metrics.gathering import Gathering, gathering_of
@@ -299,6 +300,8 @@ class Node:
         self.replicas = ReplicaRunner(
             self.controller, self.clock, self.directory, self.partitions, self._wardrobe, self.upkeep, self._messages
         )
+        self._losses = Losses(self.controller)
+        self.replicas.on_led = self._losses.led
         self.adoption = Adoption(self.controller, self.directory, self.replicas, self._wardrobe, self.upkeep.lock)
         self.controller.subscribe(lambda _changes, _image: self._snapshot_if_due())
 
@@ -387,6 +390,7 @@ class Node:
         await self.controller.until(self._knows_the_present)
         await membership.register(self._previous_epoch())
         await membership.caught_up()
+        self._losses.begin(self.directory.logs.values(), self._unsynced())
         await self.replicas.begin(membership.epoch)
         membership.on_new_epoch = self.replicas.begin
         await self.adoption.start()
@@ -409,11 +413,16 @@ class Node:
         """The epoch of the last life, if that has lost nothing: all that was acknowledged was synced, or all was."""
         before = self.controller.image.brokers.get(self.settings.node_id)
         is_whole = not self.directory.findings.damage
-        topics = dict.fromkeys(log.identity.topic for log in self.directory.logs.values())
-        is_synced = self.directory.was_clean or all(
-            topic == METADATA_TOPIC or self._wardrobe.dress_of(topic).log.waits_for_sync for topic in topics
-        )
-        return before.epoch if before is not None and is_whole and is_synced else -1
+        return before.epoch if before is not None and is_whole and not self._unsynced() else -1
+
+    def _unsynced(self) -> list[Log]:
+        """Logs that may have lost what the last life acknowledged: it was not stopped, and had not waited for syncs."""
+        if self.directory.was_clean:
+            return []
+        logs = self.directory.logs.values()
+        topics = dict.fromkeys(log.identity.topic for log in logs if log.identity.topic != METADATA_TOPIC)
+        doubtful = {topic for topic in topics if not self._wardrobe.dress_of(topic).log.waits_for_sync}
+        return [log for log in logs if log.identity.topic in doubtful]
 
     async def ready(self) -> None:
         """Returns when the node serves; CannotStart when it never will."""
@@ -528,7 +537,14 @@ class Node:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._peers.close()
         await self.channel.close()
-        await self.directory.close()
+        await self.directory.close(leaves_marker=self._has_told_losses)
+
+    @property
+    def _has_told_losses(self) -> bool:
+        """Whether the cluster knows what the life before may have lost, which the next life will not know of."""
+        is_registered = self._membership is not None and self._membership.epoch >= 0
+        has_lost_nothing = self.directory.was_clean and not self.directory.findings.damage
+        return is_registered or has_lost_nothing or not self.settings.membership.is_broker
 
     async def add_topic(
         self, name: str, topic_id: bytes, partitions: int, settings: LogSettings = DEFAULT_SETTINGS, epoch: int = 0

@@ -16,7 +16,7 @@ from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
 from penstock.metadata.changes import Changes
 from penstock.metadata.image import NO_LEADER, Image
-from penstock.metadata.image import Partition as Placement
+from penstock.metadata.image import Partition as Placed
 from penstock.model.errors import ErrorCode, OffsetOutOfRange, ProtocolError
 from penstock.model.ports import Clock
 from penstock.replication import effects as wanted
@@ -87,6 +87,8 @@ class ReplicaRunner:
         self.on_failed: Callable[[], None] = lambda: None
         """Called when a log has failed that others have, too."""
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self.on_led: Callable[[Key, Log, Placed, int], None] = _nobody_asks
+        """Called when a partition is led here in a new epoch, which begins at this offset."""
         controller.subscribe(self._on_image)
 
     # --- lives ----------------------------------------------------------------------------------------------------
@@ -298,6 +300,9 @@ class ReplicaRunner:
         partition.leader_epoch = epoch
         self._look_at_replicas(key)
         partition.followers.notify()  # those of an earlier epoch are told of this one
+        replica = None if self._core is None else self._core.partitions.get(key)
+        if replica is not None:
+            self.on_led(key, log, replica.partition, effect.start_offset)
 
     def _follow(self, effect: wanted.Followed) -> None:
         partition = self._partitions.identified(*effect.key)
@@ -333,7 +338,7 @@ class ReplicaRunner:
             partition.in_sync_count = len(replica.partition.isr)
             partition.advance()
 
-    def _show_failed(self, key: Key, log: Log, placed: Placement) -> None:
+    def _show_failed(self, key: Key, log: Log, placed: Placed) -> None:
         """Whoever asks for a log that has failed is told so, for as long as nobody else leads."""
         partition = self._partitions.identified(*key)
         is_led = placed.leader == self._controller.node_id
@@ -423,6 +428,10 @@ class ReplicaRunner:
     async def _changed(self, core: Replicas, effect: wanted.SendChange) -> None:
         reply = await self._messages.change(effect.command)
         self._tell(core, ChangeLost(effect.number) if reply is None else ChangeAnswered(effect.number, reply))
+
+
+def _nobody_asks(_key: Key, _log: Log, _placed: Placed, _start_offset: int) -> None:
+    return None
 
 
 NOT_LED: Final = Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -8,6 +8,7 @@ from penstock.cli.cluster_checkups import health_findings
 from penstock.cli.cluster_state import ClusterState
 from penstock.client.brokers import LogDir
 from penstock.client.errors import ClientError, TimedOut, Unsupported
+from penstock.client.leaders import Unled
 from penstock.client.metadata import Broker, Partition, Topic, TopicPartition
 from penstock.client.quorum import QuorumDescription, QuorumReplica
 from penstock.client.reassignments import Moving
@@ -91,6 +92,16 @@ def test_a_partition_that_nobody_leads(leader: int) -> None:
     assert "1 partition can be neither written nor read: orders[0]" in found["offline"].found
     assert f"broker 3 has them: {START}" in str(found["offline"].fix)
     assert "replicas" not in found, "one complaint is enough"
+
+
+@pytest.mark.parametrize(("has_all", "check"), [((), "lost"), ((3,), "offline")])
+def test_a_partition_that_nobody_vouches_for_may_have_lost_records(has_all: tuple[int, ...], check: str) -> None:
+    unled = Unled(TopicPartition("orders", 0), has_all, (1, 2))
+    found = complaints(replace(WELL, topics=(orders(leader=-1, isr=()),), unled=(unled,)))
+    assert found.keys() == {check}
+    if check == "lost":
+        assert "orders[0]; brokers 1, 2 had them all, and came back after a kill or a power cut" in found["lost"].found
+        assert "penstock topic elect TOPIC --unclean" in str(found["lost"].fix)
 
 
 def test_a_replica_on_its_way_lacks_nothing() -> None:

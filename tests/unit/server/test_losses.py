@@ -1,0 +1,165 @@
+"""What may be lost is said, and by nobody else: three whole nodes on virtual time, whose power fails."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.cluster_state import survey
+from penstock.client.admin import Admin
+from penstock.client.cluster import Cluster
+from penstock.client.metadata import NO_LEADER, TopicPartition
+from penstock.log.directory import CLEAN
+from penstock.server.host_ports import host_ports
+from penstock.server.node import Node
+from penstock.server.settings import NodeSettings
+from tests.simulation.servers_world import NODES
+from tests.unit.server.test_cluster import Town, tell
+from tests.unit.server.test_operating import client_of, complaints
+from tests.unit.server.test_replication import EVERYWHERE, TOPIC, cluster_of, placed, publish, read_all
+
+PLACE = TopicPartition(TOPIC, 0)
+
+
+def told(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
+    lines = [row.getMessage() for row in caplog.records if row.name == "penstock.losses"]
+    return [line for line in lines if part in line]
+
+
+async def make_topic(town: Town, durability: str = "replicated", replicas: tuple[int, ...] = NODES) -> None:
+    configs = {**EVERYWHERE, "durability": durability}
+    if len(replicas) == 1:
+        configs["min.insync.replicas"] = "1"
+    await town.admin(1).create_topic(TOPIC, configs=configs, assignments=[replicas])
+
+
+async def cut_power(town: Town, *victims: int) -> None:
+    for each in victims:
+        town.world.cut_power(f"node-{each}")
+        del town.nodes[each]
+    for each in victims:
+        town.start(each)
+    await town.all_serve()
+
+
+def test_one_node_without_power_is_a_warning_and_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        values = await publish(cluster, 10)
+        for each in NODES:
+            await cut_power(town, each)
+            await town.until(lambda: sorted(placed(town).isr) == list(NODES))
+        assert await read_all(cluster) == values
+        await cluster.close()
+
+    tell(story)
+    assert len(told(caplog, "does not vouch for 1 partitions")) == len(NODES)
+    assert not told(caplog, "may be lost")
+
+
+def test_all_without_power_at_once_are_an_error_until_an_operator_decides(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        await cut_power(town, *NODES)
+        await asyncio.sleep(10)
+        assert placed(town).leader == NO_LEADER
+        assert len(told(caplog, f"Records of {TOPIC}-0 may be lost, and nobody leads it")) == len(NODES)
+        async with client_of(town) as client:
+            found = complaints(await survey(client))
+        assert (
+            f"1 partition can be neither written nor read, and may have lost acknowledged records: {TOPIC}[0]"
+            in (found["lost"])
+        )
+        assert "offline" not in found, "one complaint is enough"
+        admin = town.admin(1)
+        (unled,) = await admin.unled([TOPIC])
+        assert unled.partition == PLACE
+        assert not unled.has_all
+        assert unled.had_all
+        assert await admin.elect_leaders([PLACE], is_unclean=True) == {PLACE: None}
+        await town.until(lambda: sorted(placed(town).isr) == list(NODES))
+        left = await read_all(cluster)
+        (said,) = told(caplog, "an unclean election")
+        assert f"from offset {len(left)} on" in said
+        assert not await admin.unled([TOPIC])
+        await admin.cluster.close()
+        await cluster.close()
+
+    tell(story)
+
+
+def test_with_fsync_nothing_is_lost_and_nothing_said(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town, "fsync")
+        cluster = cluster_of(town)
+        values = await publish(cluster, 10)
+        await cut_power(town, *NODES)
+        assert await read_all(cluster) == values
+        await cluster.close()
+
+    tell(story)
+    assert not told(caplog, "")
+
+
+def test_a_stop_before_anybody_was_told_does_not_make_the_loss_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a quorum nobody can register; whoever is stopped then, in all order, must not vouch afterwards."""
+
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        await cluster.close()
+        for each in NODES:
+            town.world.cut_power(f"node-{each}")
+            del town.nodes[each]
+        for each in NODES:
+            town.start(each)
+            await town.until(lambda node_id=each: node_id in town.nodes)  # type: ignore[misc]
+            lone = town.nodes[each]
+            await lone.stop()
+            town.kill(each)
+        for each in NODES:
+            town.start(each)
+        await town.all_serve()
+        await town.until(lambda: told(caplog, "nobody leads it"))
+        assert placed(town).leader == NO_LEADER
+
+    tell(story)
+
+
+def test_the_only_replica_says_so_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town, replicas=(3,))
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        await cut_power(town, 3)
+        await town.until(lambda: told(caplog, "nobody leads it: broker 3, who had all"))
+        await cluster.close()
+
+    tell(story)
+
+
+def test_a_node_that_is_alone_goes_on_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def live() -> None:
+        ports = host_ports(tmp_path)
+        node = Node(ports, NodeSettings("c", listen_port=0))
+        await node.start()
+        cluster = Cluster(node.address)
+        if TOPIC not in node.controller.image.topics:
+            await Admin(cluster).create_topic(TOPIC, configs={"durability": "replicated"})
+            await publish(cluster, 10)
+        await cluster.close()
+        await node.stop()
+        ports.close()
+
+    asyncio.run(live())
+    asyncio.run(live())
+    assert not told(caplog, "")
+    (tmp_path / CLEAN).unlink()
+    asyncio.run(live())
+    (said,) = told(caplog, "may be lost")
+    assert "leads it again" in said
+    assert "from offset 10 on" in said
