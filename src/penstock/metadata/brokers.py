@@ -5,19 +5,22 @@ Departs   who leaves takes its partitions along in pieces of RECORDS_PER_STEP_MA
           in-sync replicas, and is fenced, registered anew or forgotten with the last piece. A registration or
           unregistration that is not through with that answers REQUEST_TIMED_OUT and is to be asked again. One that
           names an epoch before the last active one comes from an earlier life, or from a restored disk, and is told
-          STALE_BROKER_EPOCH; a broker that hears this in earnest registers without one, and is distrusted. A broker all
-          of whose directories are offline (its disk is full) may say later that they are not, without a restart;
-          until then it leads, and is in sync, only where nobody else could.
+          STALE_BROKER_EPOCH; a broker that hears this in earnest registers without one, and is distrusted. One that
+          was not stopped cleanly, but has lost nothing that it had synced, says so by `but_for_unsynced`: it is
+          distrusted only where the topic's own setting durability is 'replicated'. A broker all of whose directories
+          are offline (its disk is full) may say later that they are not, without a restart; until then it leads, and
+          is in sync, only where nobody else could.
 What must stay true: no fenced broker is in sync (but where the cluster keeps no eligible leaders: the last one).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.metadata.cluster_commands import DecommissionBroker, Heard, Heartbeat, Result, UnregisterBroker
-from penstock.metadata.commands import RegisterBroker, RegisteredBroker
+from penstock.metadata.commands import RegisterBroker, RegisteredBroker, epoch_but_for_unsynced
 from penstock.metadata.declare import MetadataRecord
-from penstock.metadata.image import BROKER, Broker, Image
+from penstock.metadata.image import BROKER, TOPIC, Broker, Image
 from penstock.metadata.partition_change import change_record, settle
 from penstock.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -29,6 +32,10 @@ from penstock.metadata.view import DECOMMISSION, RECORDS_PER_STEP_MAX, Cluster
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
+Distrust = Callable[[str], bool]
+"""Whether a broker may have lost records of a topic."""
+NOWHERE: Final[Distrust] = lambda _topic: False  # noqa: E731 - two answers, named
+EVERYWHERE: Final[Distrust] = lambda _topic: True  # noqa: E731
 _AGAIN = "The partitions of the broker are being handed over; ask again."
 
 
@@ -39,14 +46,17 @@ class Step(NamedTuple):
     is_last: bool
 
 
-def leave_partitions(broker_id: int, cluster: Cluster, *, is_distrusted: bool = False) -> Step:
+def leave_partitions(broker_id: int, cluster: Cluster, *, is_distrusted: Distrust = NOWHERE) -> Step:
     """Takes a broker out of the in-sync replicas, if distrusted also out of the eligible leaders, of its partitions."""
     active = cluster.active - {broker_id}
-    distrusted = (broker_id,) if is_distrusted else ()
     records: list[MetadataRecord] = []
     for topic, number, partition in cluster.index.of_broker(broker_id):
         is_concerned = broker_id in partition.isr or broker_id == partition.leader
-        if not is_concerned and not (is_distrusted and broker_id in partition.eligible_leader_replicas):
+        is_eligible = broker_id in partition.eligible_leader_replicas
+        if not is_concerned and not is_eligible:
+            continue
+        distrusted = (broker_id,) if is_distrusted(topic.name) else ()
+        if not is_concerned and not distrusted:
             continue
         left = settle(
             partition, partition, active, cluster.rules(topic.name), distrusted=distrusted, unfit=cluster.unfit
@@ -95,7 +105,7 @@ def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[Metad
         return Decision((), refused)
     records: list[MetadataRecord] = []
     if known is not None and command.is_fenced:
-        step = leave_partitions(known.broker_id, cluster, is_distrusted=command.previous_epoch < known.active_epoch)
+        step = leave_partitions(known.broker_id, cluster, is_distrusted=_distrust(command, known, cluster))
         if not step.is_last:
             return Decision(tuple(step.records), RegisteredBroker(-1, ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
         records += step.records
@@ -112,6 +122,14 @@ def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[Metad
         )
     )
     return Decision(tuple(records), RegisteredBroker(command.epoch + len(records) - 1))
+
+
+def _distrust(command: RegisterBroker, known: Broker, cluster: Cluster) -> Distrust:
+    if command.previous_epoch >= known.active_epoch:
+        return NOWHERE
+    if epoch_but_for_unsynced(command.previous_epoch) >= known.active_epoch:
+        return lambda topic: cluster.image.config(TOPIC, topic).get("durability") == "replicated"
+    return EVERYWHERE
 
 
 def _refusal(command: RegisterBroker, known: Broker | None, cluster: Cluster) -> RegisteredBroker | None:
@@ -221,7 +239,7 @@ def unregister_broker(command: UnregisterBroker, cluster: Cluster) -> Decision[M
     if broker is None:
         message = f"Broker ID {command.broker_id} is not currently registered."
         return Decision((), Result(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
-    step = leave_partitions(broker.broker_id, cluster, is_distrusted=True)
+    step = leave_partitions(broker.broker_id, cluster, is_distrusted=EVERYWHERE)
     if not step.is_last:
         return Decision(tuple(step.records), Result(ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
     if cluster.is_draining(broker.broker_id):

@@ -198,7 +198,20 @@ class RegisterBroker(Command["RegisteredBroker"]):
     """One node is never fenced; in a cluster a broker is, until it has caught up."""
     previous_epoch: int = -1
     """The last epoch that it learned of and since which it has lost nothing, -1 if it may have. Who was active in a
-    later one is distrusted."""
+    later one is distrusted. `but_for_unsynced` of an epoch: it may have lost what it need not have synced."""
+
+
+def but_for_unsynced(epoch: int) -> int:
+    """A previous epoch of which a broker has everything but what topics with durability 'replicated' may have lost.
+
+    Kafka's field has room for it: whoever does not know it takes it for "may have lost anything", as all below 0.
+    """
+    return -2 - epoch
+
+
+def epoch_but_for_unsynced(previous_epoch: int) -> int:
+    """The other way round; -1 for what is no such epoch."""
+    return -2 - previous_epoch if previous_epoch <= -2 else -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from penstock.client.ports import ClientPorts
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
+from penstock.metadata.commands import but_for_unsynced
+from penstock.metadata.image import TOPIC
 from penstock.metadata.names import METADATA_TOPIC
 from penstock.model.errors import ProtocolError
 from penstock.model.ports import Clock, Disk, Entropy, Footprint, Listener, Network, Workers
@@ -410,10 +412,20 @@ class Node:
         return 0 < self.quorum.raft.high_watermark <= self.controller.position
 
     def _previous_epoch(self) -> int:
-        """The epoch of the last life, if that has lost nothing: all that was acknowledged was synced, or all was."""
-        before = self.controller.image.brokers.get(self.settings.node_id)
-        is_whole = not self.directory.findings.damage
-        return before.epoch if before is not None and is_whole and not self._unsynced() else -1
+        """The epoch of the last life, if that has lost nothing: all that was acknowledged was synced, or all was.
+
+        Where topics themselves say that they need no syncs, only they are doubtful, as the controller can see; where
+        that is a default, which may be another one on each node, everything is.
+        """
+        image = self.controller.image
+        before = image.brokers.get(self.settings.node_id)
+        if before is None or self.directory.findings.damage:
+            return -1
+        unsynced = {log.identity.topic for log in self._unsynced()}
+        if not unsynced:
+            return before.epoch
+        says_so = all("durability" in image.config(TOPIC, each) for each in unsynced)
+        return but_for_unsynced(before.epoch) if says_so else -1
 
     def _unsynced(self) -> list[Log]:
         """Logs that may have lost what the last life acknowledged: it was not stopped, and had not waited for syncs."""

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.metadata.cluster_commands import Heartbeat, RegisterController, Tick, UnregisterBroker
-from penstock.metadata.commands import RegisterBroker
+from penstock.metadata.commands import RegisterBroker, but_for_unsynced
 from penstock.metadata.records import BrokerFeature, ControllerEndpoint
 from penstock.metadata.view import ELR_FEATURE, RECORDS_PER_STEP_MAX
 from penstock.model.errors import ErrorCode
@@ -184,6 +184,25 @@ def test_who_may_have_lost_records_is_no_longer_eligible() -> None:
     world.restart(2)
     assert world.partition().leader == 2
     assert world.partition().isr == (2,)
+
+
+def test_who_may_lack_only_what_was_not_synced_is_distrusted_only_there() -> None:
+    world = ClusterWorld()
+    world.create((1, 2, 3), name="orders")
+    world.create((1, 2, 3), name="clicks", durability="replicated")
+    for broker_id in (1, 2, 3):
+        world.kill(broker_id)
+    active_epoch = world.broker(3).epoch
+    world.silent.discard(3)
+    world.start(3, previous_epoch=but_for_unsynced(active_epoch))
+    assert world.partition("orders").leader == 3
+    assert world.partition("clicks").leader == -1
+    assert world.partition("clicks").eligible_leader_replicas == (2,)
+    world.kill(3)
+    assert world.partition("orders").eligible_leader_replicas == (2, 3)
+    world.silent.discard(3)
+    world.start(3, previous_epoch=but_for_unsynced(active_epoch))
+    assert world.partition("orders").eligible_leader_replicas == (2,), "it was active in a later epoch"
 
 
 def test_an_answer_that_was_lost_makes_nobody_suspect() -> None:

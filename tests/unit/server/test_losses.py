@@ -104,6 +104,21 @@ def test_with_fsync_nothing_is_lost_and_nothing_said(caplog: pytest.LogCaptureFi
     assert not told(caplog, "")
 
 
+def test_topics_that_wait_for_syncs_are_not_drawn_into_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town, "fsync")
+        await town.admin(1).create_topic("clicks", configs={"durability": "replicated"}, assignments=[NODES])
+        cluster = cluster_of(town)
+        values = await publish(cluster, 10)
+        await cut_power(town, *NODES)
+        assert await read_all(cluster) == values
+        await town.until(lambda: told(caplog, "Records of clicks-0 may be lost, and nobody leads it"))
+        await cluster.close()
+
+    tell(story)
+    assert not told(caplog, f"{TOPIC}-0")
+
+
 def test_a_stop_before_anybody_was_told_does_not_make_the_loss_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     """Without a quorum nobody can register; whoever is stopped then, in all order, must not vouch afterwards."""
 
