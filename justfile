@@ -74,6 +74,11 @@ density *arguments:
     python -m tests.system.density --record {{ arguments }}
     python -m docs.pages
 
+# thirty real nodes on this machine, started, written to, killed and stopped; adds to docs/results/thirty.md (1 minute)
+thirty *arguments:
+    python -m tests.system.thirty --record {{ arguments }}
+    python -m docs.pages
+
 # kills of drivers, executors, Workers and brokers under a lake, and zombies; adds to docs/results/lake-kills.md
 lake-kills *arguments:
     python -m tests.spark.lake.campaign --record {{ arguments }}

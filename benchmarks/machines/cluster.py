@@ -1,10 +1,11 @@
 """The nodes of a cluster on several machines: started, looked at and ended through shells.
 
 What must stay true: a process is signalled only when its command line names our directory, and a directory is removed
-only when we made it.
+only when this run made it.
 """
 
 import json
+import secrets
 import shlex
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,8 @@ class Cluster:
         self.inventory = inventory
         self.shells = shells or {machine.name: shell_of(machine) for machine in inventory.machines}
         self._nodes = inventory.nodes()
+        self._run = secrets.token_hex(8)
+        self._is_ours = f'[ "$(cat {shlex.quote(inventory.directory)}/{MARK} 2>/dev/null)" = {self._run} ]'
 
     # --- machines -------------------------------------------------------------------------------------------------
 
@@ -63,7 +66,8 @@ class Cluster:
 
     def start(self) -> None:
         """Starts all, and waits until the cluster is well."""
-        self.on_all(self._make_directory, self.with_brokers)
+        for machine in self.with_brokers:  # one after the other: several of them may be one machine
+            self._make_directory(machine, self.shells[machine.name])
         for node in self._nodes:
             self._start(node, self.shells[node.machine.name])
         first = self.shells[self.with_brokers[0].name]
@@ -74,18 +78,22 @@ class Cluster:
                 timeout_s=UP_S + STOP_S,
             )
         except Failed as error:
-            words = self.on_all(lambda _machine, shell: shell.run(self._last_words()), self.with_brokers)
+            words = self.on_all(lambda machine, shell: shell.run(self._last_words(machine)), self.with_brokers)
             raise Failed(f"{error}; the last words of the nodes: {words}") from None
 
-    def _make_directory(self, _machine: Machine, shell: Shell) -> str:
+    def _home(self, machine: Machine) -> str:
+        return shlex.quote(self.inventory.home(machine))
+
+    def _make_directory(self, machine: Machine, shell: Shell) -> str:
         directory = shlex.quote(self.inventory.directory)
         return shell.run(
-            f"if [ -e {directory} ]; then echo '{self.inventory.directory} is there already: remove it, or name "
-            f"another directory' >&2; exit 1; fi; mkdir -p {directory}; touch {directory}/{MARK}"
+            f"if [ -e {directory} ] && ! {self._is_ours}; then echo '{self.inventory.directory} is there already: "
+            f"remove it, or name another directory' >&2; exit 1; fi; "
+            f"mkdir -p {self._home(machine)}; echo {self._run} > {directory}/{MARK}"
         )
 
     def _start(self, node: Node, shell: Shell) -> None:
-        home = shlex.quote(f"{self.inventory.directory}/node-{node.node_id}")
+        home = f"{self._home(node.machine)}/node-{node.node_id}"
         shell.run(
             f"mkdir -p {home}; cat > {home}/server.properties; "
             f"setsid nohup {self.inventory.command} server --config {home}/server.properties "
@@ -93,15 +101,15 @@ class Cluster:
             given=properties_of(node, self._nodes, self.inventory),
         )
 
-    def _last_words(self) -> str:
-        return f"tail -q -n 2 {shlex.quote(self.inventory.directory)}/node-*/log"
+    def _last_words(self, machine: Machine) -> str:
+        return f"tail -q -n 2 {self._home(machine)}/node-*/log"
 
     def sample(self) -> dict[str, Sample]:
         """What the brokers of every machine have used so far."""
         return self.on_all(self._sample, self.with_brokers)
 
     def _sample(self, machine: Machine, shell: Shell) -> Sample:
-        directory = shlex.quote(self.inventory.directory)
+        directory = self._home(machine)
         said = shell.run(
             f"getconf CLK_TCK; du -sm {directory} | cut -f1; for pid in $(cat {directory}/node-*/pid); do "
             "sed 's/.*) //' /proc/$pid/stat | cut -d' ' -f12,13; grep VmRSS /proc/$pid/status | tr -dc 0-9; echo; done"
@@ -117,14 +125,15 @@ class Cluster:
         """Ends all nodes, and removes their files."""
         self.on_all(self._stop, self.with_brokers)
 
-    def _stop(self, _machine: Machine, shell: Shell) -> str:
-        directory = shlex.quote(self.inventory.directory)
-        ours = f"grep -qsF {directory} /proc/$pid/cmdline"
+    def _stop(self, machine: Machine, shell: Shell) -> str:
+        directory, home = shlex.quote(self.inventory.directory), self._home(machine)
+        runs = f"grep -qsF {home} /proc/$pid/cmdline"
         return shell.run(
-            f"[ -e {directory}/{MARK} ] || exit 0; for file in {directory}/node-*/pid; do pid=$(cat $file); "
-            f"{ours} && kill $pid || true; done; for file in {directory}/node-*/pid; do pid=$(cat $file); "
-            f"for _ in $(seq {10 * STOP_S}); do {ours} || break; sleep 0.1; done; "
-            f"{ours} && kill -9 $pid || true; done; rm -rf {directory}",
+            f"{self._is_ours} || exit 0; pids=$(cat {home}/node-*/pid 2>/dev/null || true); "
+            f"for pid in $pids; do {runs} && kill $pid || true; done; "
+            f"for pid in $pids; do for _ in $(seq {10 * STOP_S}); do {runs} || break; sleep 0.1; done; "
+            f"{runs} && kill -9 $pid || true; done; rm -rf {home}; "
+            f'[ -n "$(ls {directory} 2>/dev/null | grep -v {MARK})" ] || rm -rf {directory}',
             timeout_s=2 * STOP_S + 10,
         )
 

@@ -84,6 +84,10 @@ class Inventory:
     port: int = 19_092
     """The first one that is used."""
 
+    def home(self, machine: Machine) -> str:
+        """Where a machine has its nodes: several "machines" may be one."""
+        return f"{self.directory}/{machine.name}"
+
     def nodes(self) -> list[Node]:
         """Numbered over all machines, those that are controllers first on theirs."""
         found: list[Node] = []
@@ -180,7 +184,7 @@ def properties_of(node: Node, nodes: Sequence[Node], inventory: Inventory) -> st
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": voters,
         "broker.rack": node.machine.name,
-        "log.dirs": f"{inventory.directory}/node-{node.node_id}/data",
+        "log.dirs": f"{inventory.home(node.machine)}/node-{node.node_id}/data",
         "offsets.topic.replication.factor": str(min(3, len(nodes))),
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())

@@ -68,6 +68,7 @@ def all_found() -> Iterator[Found]:
     yield from _density()
     yield from _controller()
     yield from _quorum()
+    yield from _thirty()
     yield from _big_cluster()
 
 
@@ -228,6 +229,21 @@ def _quorum() -> Iterator[Found]:
 
 
 # --- many brokers -----------------------------------------------------------------------------------------------------
+
+
+def _thirty() -> Iterator[Found]:
+    """The runs with the most nodes, and of these the newest."""
+    runs = _json("thirty.json")
+    run = max(enumerate(runs), key=lambda pair: (pair[1]["nodes"], pair[0]))[1]
+    where = f"{run['nodes']} processes on one machine, three of them controllers"
+    for key, value, unit, what in (
+        ("nodes", run["nodes"], "nodes", "that ran together"),
+        ("serve", run["serve_s"], "s", "started at once, until all are let in"),
+        ("idle", run["idle_percent"] / 100, "cores", "each, while idle"),
+        ("memory", run["pss_mb"] * 2**20, "B", "each, with shared pages shared out"),
+        ("led_again", run["led_again_s"], "s", "one is killed, until all it led is led again"),
+    ):
+        yield Found(f"thirty.{key}", value, unit, "thirty.md", f"{where}: {what}")
 
 
 def _big_cluster() -> Iterator[Found]:

@@ -127,6 +127,9 @@ def _runs() -> Iterator[str]:
         return f"| {what} | {said(key)} | {each.tag.value} | {text} ({_links((each.page,))}) |\n"
 
     yield row("one broker under full load", "most.fsync", "most that it took, from stable storage, on one core")
+    served = f"all let in after {said('thirty.serve')}; one lost: led again after {said('thirty.led_again')}"
+    cost = f"idle, each takes {said('thirty.idle')} and {said('thirty.memory')}"
+    yield row("real processes on one machine", "thirty.nodes", f"{served}; {cost}")
     yield row(
         "brokers simulated on a real quorum", "big.brokers", f"a rack lost: all led again after {said('big.rack')}"
     )

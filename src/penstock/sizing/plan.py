@@ -138,9 +138,9 @@ def _on_rest(load: Load, brokers: int) -> str | None:
 def _on_size(brokers: int) -> str | None:
     if brokers <= TOGETHER:
         return None
-    simulated = COEFFICIENTS["big.brokers"].value
+    simulated, ran = COEFFICIENTS["big.brokers"].value, COEFFICIENTS["thirty.nodes"].value
     return (
-        f"{brokers} brokers were never under load together: {TOGETHER} were, on one machine, and {simulated} were "
-        f"simulated; the number follows from what one broker does, and supposes "
+        f"{brokers} brokers were never under load together: {TOGETHER} were, on one machine; {ran} ran there with next "
+        f"to nothing to do, and {simulated} were simulated; the number follows from what one broker does, and supposes "
         "that the load is spread evenly and that nothing but these limits counts"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks.machines
-from benchmarks.machines.cluster import Cluster, Sample
+from benchmarks.machines.cluster import MARK, Cluster, Sample
 from benchmarks.machines.inventory import Inventory, Machine, WrongInventory, properties_of, read
 from benchmarks.machines.shells import Failed, LocalShell, SshShell, shell_of
 from benchmarks.machines.table import Round, page
@@ -51,7 +51,7 @@ def test_brokers_are_numbered_over_machines_and_a_machine_is_a_rack(tmp_path: Pa
     assert settings["broker.rack"] == "b"
     assert settings["controller.quorum.voters"] == "1@10.0.0.1:19093"
     assert settings["process.roles"] == "broker"
-    assert settings["log.dirs"] == "/data/bench/node-3/data"
+    assert settings["log.dirs"] == "/data/bench/b/node-3/data"
 
 
 def test_the_inventory_that_ships_can_be_read() -> None:
@@ -101,6 +101,20 @@ def test_a_directory_that_nobody_made_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "mine"
     with pytest.raises(Failed, match="is there already"):
         cluster.start()
+
+
+def test_what_another_run_is_using_is_left_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "bench"
+    machines = tuple(Machine(name, "127.0.0.1", brokers=1, is_controller=True) for name in "ab")
+    first, second = (Cluster(Inventory(machines, directory=str(directory))) for _ in range(2))
+    for machine in machines:
+        first._make_directory(machine, first.shells[machine.name])
+    with pytest.raises(Failed, match="is there already"):
+        second.start()
+    second.stop()
+    assert sorted(path.name for path in directory.iterdir()) == ["a", "b", MARK]
+    first.stop()
+    assert not directory.exists()
 
 
 def test_all_that_was_found_is_one_page(tmp_path: Path) -> None:
