@@ -133,6 +133,7 @@ class Broker:
     def _make(self) -> None:
         self.log = BrokerLog(self.world)
         self.runtime = ShardRuntime(self._shard, self.log, commit_timeout_ms=2_500)
+        self.runtime.step(Leased(0), Now(0, 0))
         self._waiting, self._held, self._coming, self._asked = {}, [], [], {}
 
     def _shard(self) -> WatchedShard:
