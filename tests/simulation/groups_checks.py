@@ -50,6 +50,8 @@ class Checks:
         self._log_end = 0
         self._acked: dict[tuple[str, int], tuple[int, str]] = {}
         """Of each partition the last commit that was acknowledged: its place, its note."""
+        self._forgotten: dict[tuple[str, int], int] = {}
+        """Where in the log a partition was last forgotten."""
         self.processed: dict[tuple[str, int], int] = {}
         self._alive_ms: dict[str, float] = {}
         self._arrived_ms: dict[tuple[int, str, str], float] = {}
@@ -83,6 +85,7 @@ class Checks:
                     self._places.setdefault(value.metadata, []).append(offset + number)  # type: ignore[attr-defined]
                 elif shard is not None:
                     self._forgets(shard, key)
+                    self._forgotten[key.group, key.partition] = offset + number
 
     def _forgets(self, shard: GroupShard, key: OffsetCommitKey) -> None:
         group = shard.groups.get(key.group)
@@ -100,6 +103,7 @@ class Checks:
             self._places[note] = [place for place in self._places[note] if place < end]
             if not self._places[note]:
                 del self._places[note]
+        self._forgotten = {where: place for where, place in self._forgotten.items() if place < end}
         lost = [note for place, note in self._acked.values() if note not in self._places]
         if lost:
             broken("AckedCommitsStay", f"{lost} were acknowledged and are cut off")
@@ -265,7 +269,7 @@ class Checks:
                 if note not in self._places:
                     broken("AckedCommitsStay", f"{note} is acknowledged and not in the log")
                 place = self._places[note][0]
-                if place >= self._acked.get(where, (-1, ""))[0]:
+                if place >= self._acked.get(where, (self._forgotten.get(where, -1), ""))[0]:
                     self._acked[where] = (place, note)
                 self.acknowledged += 1
 
