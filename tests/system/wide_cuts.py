@@ -39,8 +39,8 @@ from tests.system.cluster_faults import (
     WIDE_CUTS,
     Outcome,
     Town,
-    _await_progress,
     _tell,
+    await_progress,
 )
 from tests.system.load import CALM, Load, create_topics
 from tests.system.mortal_node import Broken
@@ -122,7 +122,7 @@ def run(
 
 def _round(town: Town, load: Load, shape: str, topics: Sequence[tuple[str, int]], random: Random, tally: Tally) -> None:
     town.until_whole()
-    _await_progress(load)
+    await_progress(load)
     time.sleep(0.5 + random.random())
     strike(town, shape, random)
     until_all_listen(town)
@@ -193,7 +193,7 @@ def have_leaders_elected(town: Town) -> list[str]:
     findings = [each.found for each in health_findings(state_of(town.bootstrap)) if each.check == "lost"]
     if not any(each.startswith(f"{len(unled)} partition") for each in findings):
         problems.append(f"nobody leads {len(unled)} partitions; health says of lost records: {findings}")
-    town._ask(lambda admin: admin.elect_leaders(unled, is_unclean=True, timeout_ms=ASK_MS))
+    town.ask(lambda admin: admin.elect_leaders(unled, is_unclean=True, timeout_ms=ASK_MS))
     deadline = time.monotonic() + WHOLE_S
     while left := unled_partitions(town):
         if time.monotonic() > deadline:
