@@ -3,16 +3,16 @@
 import sys
 
 from tests.simulation import core_campaign
-from tests.simulation.replicas_world import END_S, FULL, Run, run_seed
+from tests.simulation.replicas_world import END_S, FAILED, FULL, Run, run_seed
 from tests.simulation.servers_world import FAULTS
 
 ABOUT = """\
 Three real nodes (`penstock.server.node.Node`), each broker and controller, on lossy disks and virtual time, 20 seconds
 each, and two writers who send to a topic of three replicas, acks=all. Half of the time nodes are killed, lose power
-(also all at once), have full disks, stand still, have clocks that run wrong; links are cut in one direction or both,
-clogged, reset (`tests/simulation/replicas_world.py`). What a node shows as committed must never change and be the same
-on all, in all their lives; in the end everybody is in sync, all logs are the same to the byte, and hold whatever was
-acknowledged, once, where the writer was told, in its order."""
+(also all at once), have full disks and logs that fail, stand still, have clocks that run wrong; links are cut in one
+direction or both, clogged, reset (`tests/simulation/replicas_world.py`). What a node shows as committed must never
+change and be the same on all, in all their lives; in the end everybody is in sync, all logs are the same to the byte,
+and hold whatever was acknowledged, once, where the writer was told, in its order."""
 
 
 def measures(run: Run) -> dict[str, int]:
@@ -34,7 +34,7 @@ KIND = core_campaign.Kind(
         ("Records acknowledged", "acknowledged"),
         ("Logs cut", "cuts"),
     ),
-    faults=(FAULTS, "power cuts of all nodes at once", FULL),
+    faults=(FAULTS, "power cuts of all nodes at once", FULL, FAILED),
     virtual_s=int(END_S),
     title="Three whole servers with replicas in the simulator",
     about=ABOUT,

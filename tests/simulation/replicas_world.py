@@ -1,12 +1,13 @@
 """Worlds of whole servers with replicas by seed: three real nodes, and writers that want what they sent on two of them.
 
 The writers send to a topic of three replicas, acks=all, while the nemesis kills, cuts, pauses and parts the nodes, and
-takes their power, in half of the worlds from all at once; in half of them the disk of one node is full for a while.
-Each node is a rack of its own; readers ask whomever they like, go where a leader sends them, and read from followers
-there. What must hold whenever one looks: what a node shows as committed never changes and is the same on all, in all
-their lives, and so is what a reader is given, which goes on where it left off; leaders are in sync, fenced brokers are
-not. When the faults end, everybody is in sync again, all logs are the same to the byte, and hold whatever was
-acknowledged, once, where the writer was told, in its order, and whatever was read; and the readers come to the end.
+takes their power, in half of the worlds from all at once; in half of them the disk of one node is full for a while, in
+a quarter the log of a partition fails on one node, which is restarted in the end. Each node is a rack of its own;
+readers ask whomever they like, go where a leader sends them, and read from followers there. What must hold whenever one
+looks: what a node shows as committed never changes and is the same on all, in all their lives, and so is what a reader
+is given, which goes on where it left off; leaders are in sync, fenced brokers are not. When the faults end, everybody
+is in sync again, all logs are the same to the byte, and hold whatever was acknowledged, once, where the writer was
+told, in its order, and whatever was read; and the readers come to the end.
 """
 
 import asyncio
@@ -50,6 +51,7 @@ END_S: Final = 20.0
 UNDER_WAY_MAX: Final = 5
 RECORD_BYTES_MAX: Final = 1 << 20
 FULL: Final = "full disks"
+FAILED: Final = "failed logs"
 """What they are counted as."""
 FULL_S_MIN: Final = 1.5
 RESERVE_BYTES: Final = 50_000
@@ -269,6 +271,7 @@ class Theatre:
         self._run(1.5)
         self.nemesis.torment()
         full_disks = self._run_with_a_full_disk(TORMENT_S - 1.5)
+        failed_logs = self._restart_those_with_failed_logs()
         is_dark = world.streams.stream("blackout").random() < 0.5
         if is_dark:
             for name in self.names.values():
@@ -289,6 +292,7 @@ class Theatre:
             servers_world.FAULTS: self.nemesis.faults,
             "power cuts of all nodes at once": int(is_dark),
             FULL: full_disks,
+            FAILED: failed_logs,
         }
         read_nearby = sum(reader.read_nearby for reader in self.readers)
         return Run(self._acknowledged, read_nearby, len(self._epochs), cuts, events, counts, trace_hash)
@@ -298,7 +302,13 @@ class Theatre:
         return sum(len(writer.acknowledged) for writer in self.writers)
 
     def _run_with_a_full_disk(self, seconds: float) -> int:
-        """In half of the worlds, at some time; how many there were."""
+        """In half of the worlds, at some time; how many there were. And in a quarter of them a log fails before."""
+        random = self.world.streams.stream("failing log")
+        if random.random() < 0.25:
+            until_s = random.uniform(0.0, seconds / 2)
+            self._run(until_s)
+            seconds -= until_s
+            self._let_a_log_fail(random)
         random = self.world.streams.stream("full disk")
         if random.random() < 0.5:
             self._run(seconds)
@@ -315,6 +325,30 @@ class Theatre:
         self.world.note("emptied", name)
         self._run(seconds - before_s - full_s)
         return 1
+
+    def _let_a_log_fail(self, random: Random) -> None:
+        """The next write to it, or the next sync, if the node is up."""
+        node_id, index = random.choice(NODES), random.randrange(PARTITIONS)
+        operation = random.choice(("write", "sync"))
+        node, machine = self.servers[node_id].node, self.world.nodes[self.names[node_id]]
+        log = None if node is None or machine.life is None else node.directory.logs.get(f"{TOPIC}-{index}")
+        if log is not None:
+            machine.disk.fail_next(operation, log.path_of(log.active, "log"))
+            self.world.note("fails", machine.name, f"{operation} {log.path}")
+
+    def _restart_those_with_failed_logs(self) -> int:
+        """As an operator does; how many logs there were."""
+        found = 0
+        for node_id, name in self.names.items():
+            node, machine = self.servers[node_id].node, self.world.nodes[name]
+            machine.disk.fail_nothing()
+            if node is None or machine.life is None:
+                continue
+            failed = [log for log in node.directory.logs.values() if log.offline_reason is not None]
+            if failed:
+                found += len(failed)
+                self.world.kill(name)
+        return found
 
     def _run(self, seconds: float) -> None:
         end_s = self.world.loop.time() + seconds
