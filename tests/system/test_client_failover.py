@@ -11,6 +11,8 @@ from tests.system.mortal_node import Broken
 pytestmark = pytest.mark.xdist_group("cluster")
 
 LIMIT_S: Final = 10.0
+LATE_S: Final = 5.0
+"""Long enough to see that a leader is replaced late."""
 
 
 def test_clients_go_on_soon_after_kills_of_the_leader(tmp_path: Path) -> None:
@@ -21,7 +23,7 @@ def test_clients_go_on_soon_after_kills_of_the_leader(tmp_path: Path) -> None:
 
 def test_a_leader_that_is_replaced_late_is_found(tmp_path: Path) -> None:
     with pytest.raises(Broken, match="nothing that was sent after the kill was acknowledged"):
-        run(tmp_path, "penstock", 1, limit_s=LIMIT_S, plant="fence-late")
+        run(tmp_path, "penstock", 1, limit_s=LATE_S, plant="fence-late")
 
 
 def test_a_row_has_both_clients() -> None:
