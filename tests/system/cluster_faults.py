@@ -546,7 +546,7 @@ def _cells(runs: list[dict[str, Any]]) -> str:
     if any("lost" in each for each in runs):
         lost = sum(each.get("lost", 0) for each in runs)
         partitions = sum(each.get("partitions_reported", 0) for each in runs)
-        of_them += f"; {lost:,} records lost, in {partitions:,} partitions, all reported"
+        of_them += f"; {lost:,} records lost, {partitions:,} partitions that reported it"
     cells = (f"{faults:,}", of_them, f"{acked:,}", f"{read:,}", f"{out_of_order:,}", str(findings), f"{seconds:,}")
     return f"| {runs[0]['kind']} | {' | '.join(cells)} |"
 
