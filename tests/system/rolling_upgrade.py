@@ -21,6 +21,7 @@ import platform
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -112,12 +113,15 @@ def check_kept_out(file: Path, build: Build) -> None:
     )
     assert process.stdout is not None
     assert process.stderr is not None
+    limit = threading.Timer(COMMAND_S, process.kill)
+    limit.start()
     with process:
         try:
             if READY in process.stdout.readline():  # or it ends, and so does this line
                 raise Broken("a node of an old build was let in though a level is in force that it does not know")
             code, said = process.wait(END_S), process.stderr.read()
         finally:
+            limit.cancel()
             process.kill()
     if code == 0 or ADVICE not in said:
         raise Broken(f"a node that is not let in ended with {code}, and said: {said}")
