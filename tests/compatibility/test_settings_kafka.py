@@ -39,6 +39,8 @@ OURS = {
     "auto.balance.enable",
     "reassignment.replicas.per.broker.max",
     "reassignment.bytes.per.second.max",
+    "metrics.listener",
+    "metrics.partitions.max",
 }
 SOONER = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """Defaults of ours that are not theirs: a dead broker is to be noticed within three seconds."""

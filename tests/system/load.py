@@ -49,7 +49,12 @@ def create_topics(
     names = {name.replace("_", "."): value for name, value in settings.items()}
     wanted = [NewTopic(topic, count, replication_factor, config=names) for topic, count in topics]
     for created in admin.create_topics(wanted, operation_timeout=ASK_S).values():
-        created.result(ASK_S)
+        try:
+            created.result(ASK_S)
+        except confluent_kafka.KafkaException as error:
+            # The answer to the first try may have been lost with a connection.
+            if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
 
 class Diary:

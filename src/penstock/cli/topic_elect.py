@@ -40,7 +40,8 @@ def elect(
         refused = [] if force else [each for each in unled if each.has_all]
         wanted = [each.partition for each in unled if each not in refused]
         done = {} if dry_run or not wanted else await admin.elect_leaders(wanted, is_unclean=True)
-        _tell(wanted, done, "led again, and its leader logs from which offset on records are lost", dry_run=dry_run)
+        if wanted or not refused:
+            _tell(wanted, done, "led again, and its leader logs from which offset on records are lost", dry_run=dry_run)
         if refused:
             raise Failed("; ".join(map(_why_not, refused)))
 
