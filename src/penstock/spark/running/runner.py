@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
-FAILURES_MAX = 8
-"""In a row, without a batch in between."""
+FAILURES_MAX, FAILURES_ONCE_MAX = 8, 3
+"""In a row, without a batch in between; of a run that is to end by itself, and that somebody waits for."""
 NOTED_S = 5.0
 """How long Spark may take to note that a batch is done."""
 
@@ -116,7 +116,7 @@ class Run:
     def _failed(self, failure: Failure, now_s: float) -> None:
         self.failure = failure
         self._failures += 1
-        if failure.is_final or self._is_once or self._failures >= FAILURES_MAX:
+        if failure.is_final or self._failures >= (FAILURES_ONCE_MAX if self._is_once else FAILURES_MAX):
             self.state = State.FAILED
         else:
             self.state = State.WAITING
