@@ -68,7 +68,8 @@ Place: TypeAlias = tuple[str, int]
 class Load(threading.Thread):
     """A producer that sends so many records a second, each to any partition.
 
-    It is not idempotent: with five requests under way, each for one partition, it would wait for itself.
+    It is not idempotent: then at most five requests would be under way, each perhaps for one partition, and whether an
+    answer is late because of the brokers or because of that could not be told.
     """
 
     def __init__(self, bootstrap: str, places: list[Place], rate: float) -> None:
