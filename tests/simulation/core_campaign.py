@@ -12,6 +12,7 @@ invariants held. A seed that failed belongs into tests/simulation/regressions.tx
 
 import argparse
 import datetime
+import gc
 import json
 import multiprocessing
 import platform
@@ -250,6 +251,7 @@ def main(kind: Kind) -> int:
     parser.add_argument("--pause-while", type=Path, metavar="FILE", help="waits while this file exists")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
+    gc.set_threshold(50_000, 20, 100)  # worlds make no cycles worth looking for every 700 objects
     if options.end is None:
         return replay(kind, int(options.first))
     if options.first == "next":

@@ -5,7 +5,7 @@ way to the disk; what is refused rests by itself and holds up nobody. While noth
 costs nothing per partition.
 """
 
-from collections import deque
+from heapq import heappop, heappush
 from typing import Final
 
 from penstock.model.errors import ErrorCode
@@ -38,8 +38,11 @@ class Fetcher:
         self._due_ms = 0
         """When the request under way counts as lost, or without one when the next may leave."""
         self._unsynced: dict[Key, None] = {}
-        self._resting: deque[tuple[int, Following]] = deque()
-        """In the order in which they may go on: all rest equally long."""
+        self._losses = 0
+        """Requests in a row that had no answer."""
+        self._resting: list[tuple[int, int, Following]] = []
+        """A heap: when they may go on, and in which order they began to rest."""
+        self._rests = 0
         self._is_idle = False
         """Whether there was nothing to ask for; there is again when something is marked."""
 
@@ -148,7 +151,7 @@ class Fetcher:
 
     def _wake_resting(self, now: int) -> None:
         while self._resting and self._resting[0][0] <= now:
-            _, following = self._resting.popleft()
+            _, _, following = heappop(self._resting)
             if following.pace is Pace.RESTING:
                 following.move(Pace.FETCHING)
                 self._mark(following.key)
@@ -160,13 +163,15 @@ class Fetcher:
         if number == self._awaited:
             self._awaited = 0
             self._session.lost()
-            self._due_ms = now + self.settings.backoff_ms
+            self._due_ms = now + self.settings.rest_ms(self._losses)
+            self._losses += 1
 
     def on_answer(self, number: int, response: FetchResponse, now: int) -> None:
         """Takes the answer to the request under way; any other is too late."""
         if number != self._awaited:
             return
         self._awaited = 0
+        self._losses = 0
         self._due_ms = now
         if not self._session.answered(response.error_code, response.session_id):
             if response.error_code not in _SESSION_ERRORS:
@@ -181,14 +186,18 @@ class Fetcher:
                     continue
                 if not following.take(asked, found, now, self._effects):
                     self._rest(following, now)
-                elif found.records and following.is_arriving:
-                    self._throttle.take(len(found.records), now)
+                else:
+                    following.refusals = 0
+                    if found.records and following.is_arriving:
+                        self._throttle.take(len(found.records), now)
                 self._wait_for_sync(following)
                 self._mark(key)
 
     def _rest(self, following: Following, now: int) -> None:
         following.move(Pace.RESTING)
-        self._resting.append((now + self.settings.backoff_ms, following))
+        self._rests += 1
+        heappush(self._resting, (now + self.settings.rest_ms(following.refusals), self._rests, following))
+        following.refusals += 1
 
 
 _SESSION_ERRORS: Final = (

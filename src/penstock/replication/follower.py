@@ -34,7 +34,7 @@ MOVES: Final = {
 class Following:
     """One partition that this broker follows, in one leader epoch."""
 
-    __slots__ = ("epoch", "is_arriving", "is_parked", "key", "log", "pace", "source")
+    __slots__ = ("epoch", "is_arriving", "is_parked", "key", "log", "pace", "refusals", "source")
 
     def __init__(self, key: Key, log: ReplicaLog, source: int, epoch: int) -> None:
         self.key = key
@@ -43,6 +43,8 @@ class Following:
         self.source = source
         self.epoch = epoch
         self.pace = Pace.FETCHING
+        self.refusals = 0
+        """In a row."""
         self.is_arriving = False
         """Whether it is being moved here, and counts against the throttle."""
         self.is_parked = False

@@ -12,6 +12,8 @@ CHANGES_PER_REQUEST_MAX: Final = 1_000
 """Partitions in one AlterPartition."""
 LOOKS_PER_STEP_MAX: Final = 500
 """Partitions that are looked at in one step for followers that lag."""
+FIRST_REST_MS: Final = 20
+"""A leader that does not know of its partition yet will in a moment, and until then nothing is committed there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,14 @@ class ReplicationSettings:
     """Records of one partition in one answer."""
 
     backoff_ms: int = 1_000
-    """How long a partition, or a source that does not answer, is left alone after a failure."""
+    """How long a partition, or a source that does not answer, is left alone after some failures; at first, less."""
 
     request_timeout_ms: int = 30_000
     """After this a request counts as lost."""
+
+    def rest_ms(self, failures: int) -> int:
+        """How long something is left alone that has failed so often before, in a row."""
+        return min(self.backoff_ms, FIRST_REST_MS << min(failures, 16))
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> "ReplicationSettings":

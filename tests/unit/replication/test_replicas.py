@@ -40,6 +40,7 @@ from penstock.replication.events import (
 from penstock.replication.follower import Following
 from penstock.replication.ports import ReplicaLog
 from penstock.replication.replicas import Replicas
+from penstock.replication.settings import FIRST_REST_MS
 from penstock.wire.messages.fetch import FetchResponse
 from tests.simulation.log_histories import drive
 from tests.simulation.replication_disk import ModelLog
@@ -275,6 +276,23 @@ def test_a_refused_partition_rests_and_holds_up_nobody() -> None:
     assert named(the_fetch(stage.answer(fetch, an_answer()))) == {0: (0, -1, 0)}
 
 
+def test_who_is_refused_again_and_again_rests_longer_and_longer() -> None:
+    """At first the leader may only not have heard yet; and whoever is in sync and rests holds up what is committed."""
+    stage = Stage(broker_id=2)
+    fetch, rests, now = the_fetch(stage.lead(1, 2)), [], 0
+    for _ in range(6):
+        gone = stage.answer(fetch, an_answer(found(error=ErrorCode.UNKNOWN_LEADER_EPOCH)))
+        stage.answer(the_fetch(gone), an_answer(session_id=0))
+        rests.append(stage.replicas.wake_at - now)
+        now = stage.replicas.wake_at
+        fetch = the_fetch(stage.wait(now))
+    assert rests == [20, 40, 80, 160, 200, 200]
+    fetch = the_fetch(stage.answer(fetch, an_answer(found(log=a_log(0)))))
+    gone = stage.answer(fetch, an_answer(found(error=ErrorCode.UNKNOWN_LEADER_EPOCH)))
+    stage.answer(the_fetch(gone), an_answer(session_id=0))
+    assert stage.replicas.wake_at - now == FIRST_REST_MS
+
+
 def test_damaged_records_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_arguments: Any, **_options: Any) -> int:
         raise CorruptBatch("planted")
@@ -304,8 +322,8 @@ def test_a_source_that_does_not_answer_is_asked_again() -> None:
     stage.lead(1, 2)
     assert stage.replicas.wake_at == 5_000
     assert stage.wait(5_000) == []
-    assert stage.replicas.wake_at == 5_200
-    again = the_fetch(stage.wait(5_200))
+    assert stage.replicas.wake_at == 5_000 + FIRST_REST_MS
+    again = the_fetch(stage.wait(stage.replicas.wake_at))
     assert (again.request.session_epoch, named(again)) == (0, {0: (0, -1, 0)})
 
 
