@@ -247,27 +247,26 @@ async def measure(
 ) -> list[Kill]:
     """Kills the leader so many times, as far as the time goes."""
     began_s = time.monotonic()
-    cluster = Cluster(trio.bootstrap, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000))
-    admin = Admin(cluster)
-    await _until_all_serve(admin)
-    create_topics(trio.bootstrap, [(TOPIC, 1)], replication_factor=len(NODES), min_insync_replicas="2")
-    kills: list[Kill] = []
-    offset = 0
-    while len(kills) < count and time.monotonic() < began_s + seconds_max:
-        leader, was_controller = await _next_victim(admin, trio.bootstrap, len(kills))
-        with clients(trio.bootstrap, offset) as (sender, reader):
-            await _until_steady(sender, reader)
-            killed_s = time.monotonic()
-            trio.nodes[leader].end(signal.SIGKILL)
-            acked_s = await _first(sender.acked, killed_s, limit_s, "acknowledged")
-            read_s = await _first(reader.read, killed_s, limit_s, "read")
-        offset += len(sender.sent_s)
-        kills.append(Kill(acked_s, read_s, was_controller))
-        trio.nodes[leader].start()
-        who = f"node {leader}{', the active controller, too' if was_controller else ''}"
-        tell(f"kill {len(kills)} of {count}, {who}: acknowledged after {acked_s:.2f} s, read after {read_s:.2f} s")
-    await _until_whole(admin)
-    await cluster.close()
+    async with Cluster(trio.bootstrap, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000)) as cluster:
+        admin = Admin(cluster)
+        await _until_all_serve(admin)
+        create_topics(trio.bootstrap, [(TOPIC, 1)], replication_factor=len(NODES), min_insync_replicas="2")
+        kills: list[Kill] = []
+        offset = 0
+        while len(kills) < count and time.monotonic() < began_s + seconds_max:
+            leader, was_controller = await _next_victim(admin, trio.bootstrap, len(kills))
+            with clients(trio.bootstrap, offset) as (sender, reader):
+                await _until_steady(sender, reader)
+                killed_s = time.monotonic()
+                trio.nodes[leader].end(signal.SIGKILL)
+                acked_s = await _first(sender.acked, killed_s, limit_s, "acknowledged")
+                read_s = await _first(reader.read, killed_s, limit_s, "read")
+            offset += len(sender.sent_s)
+            kills.append(Kill(acked_s, read_s, was_controller))
+            trio.nodes[leader].start()
+            who = f"node {leader}{', the active controller, too' if was_controller else ''}"
+            tell(f"kill {len(kills)} of {count}, {who}: acknowledged after {acked_s:.2f} s, read after {read_s:.2f} s")
+        await _until_whole(admin)
     return kills
 
 

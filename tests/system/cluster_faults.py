@@ -139,11 +139,8 @@ class Town:
 
     def ask(self, question: Callable[[Admin], Any]) -> Any:
         async def ask() -> Any:
-            cluster = Cluster(self.bootstrap, request_timeout_ms=2_000, timeout_ms=ASK_MS)
-            try:
+            async with Cluster(self.bootstrap, request_timeout_ms=2_000, timeout_ms=ASK_MS) as cluster:
                 return await question(Admin(cluster))
-            finally:
-                await cluster.close()
 
         return asyncio.run(ask())
 

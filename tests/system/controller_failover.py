@@ -154,19 +154,18 @@ class PenstockQuorum(Quorum):
 
 async def measure(quorum: Controllers, count: int) -> list[float]:
     """Seconds without a controller, for each of so many kills of the leader."""
-    cluster = Cluster(quorum.address, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000))
-    admin = Admin(cluster)
-    await make_topic(admin, "first")
-    seconds: list[float] = []
-    for number in range(count):
-        await until_all_vote(admin, CONTROLLERS)
-        leader = (await _leader(admin)).leader_id
-        quorum.killable[leader].end(signal.SIGKILL)
-        killed = time.monotonic()
-        await make_topic(admin, f"after-{number}")
-        seconds.append(time.monotonic() - killed)
-        quorum.killable[leader].start()
-    await cluster.close()
+    async with Cluster(quorum.address, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000)) as cluster:
+        admin = Admin(cluster)
+        await make_topic(admin, "first")
+        seconds: list[float] = []
+        for number in range(count):
+            await until_all_vote(admin, CONTROLLERS)
+            leader = (await _leader(admin)).leader_id
+            quorum.killable[leader].end(signal.SIGKILL)
+            killed = time.monotonic()
+            await make_topic(admin, f"after-{number}")
+            seconds.append(time.monotonic() - killed)
+            quorum.killable[leader].start()
     return seconds
 
 

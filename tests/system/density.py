@@ -95,19 +95,18 @@ class Crowd:
         """Brings the brokers up and makes the topics; each partition gets a record."""
         for node in self.brokers.nodes:
             self.brokers.start(node.node_id)
-        cluster = self._client()
-        await self._until(lambda: self._serve(cluster), "serve")
-        began = time.monotonic()
-        left = list(self.names)
-        while left:
-            now, left = left[:TOPICS_AT_ONCE], left[TOPICS_AT_ONCE:]
-            new = [NewTopic(name, sum(each.topic == name for each in self.places), BROKERS) for name in now]
-            await Admin(cluster).create_topics(new, waits=False, timeout_ms=120_000)
-            say(f"{len(self.names) - len(left)} of {len(self.names)} topics are made")
-        await self._until(lambda: self._all_in_sync(cluster), "are in sync")
-        self.made_s = time.monotonic() - began
-        await self._write(cluster)
-        await cluster.close()
+        async with self._client() as cluster:
+            await self._until(lambda: self._serve(cluster), "serve")
+            began = time.monotonic()
+            left = list(self.names)
+            while left:
+                now, left = left[:TOPICS_AT_ONCE], left[TOPICS_AT_ONCE:]
+                new = [NewTopic(name, sum(each.topic == name for each in self.places), BROKERS) for name in now]
+                await Admin(cluster).create_topics(new, waits=False, timeout_ms=120_000)
+                say(f"{len(self.names) - len(left)} of {len(self.names)} topics are made")
+            await self._until(lambda: self._all_in_sync(cluster), "are in sync")
+            self.made_s = time.monotonic() - began
+            await self._write(cluster)
         self._look_while_idle()
 
     async def _write(self, cluster: Cluster) -> None:
@@ -137,26 +136,24 @@ class Crowd:
 
     async def kill(self, *, is_controller: bool) -> tuple[float, float]:
         """Kills one, lets it come back; seconds until all were led again, and until all were in sync."""
-        cluster = self._client()
-        active = (await Admin(cluster).describe_quorum()).leader_id
-        victim = active if is_controller else next(n.node_id for n in self.brokers.nodes if n.node_id != active)
-        topics = await self._topics(cluster)
-        led = sum(part.leader == victim for topic in topics for part in topic.partitions)
-        await cluster.close()
+        async with self._client() as cluster:
+            active = (await Admin(cluster).describe_quorum()).leader_id
+            victim = active if is_controller else next(n.node_id for n in self.brokers.nodes if n.node_id != active)
+            topics = await self._topics(cluster)
+            led = sum(part.leader == victim for topic in topics for part in topic.partitions)
         survivors = [node.address for node in self.brokers.nodes if node.node_id != victim]
-        cluster = self._client(survivors)
-        await self._topics(cluster)
-        say(f"node {victim} is killed, which leads {led} partitions")
-        began = time.monotonic()
-        self.brokers.signal(victim, signal.SIGKILL)
-        await self._all_answer(cluster, victim)
-        led_again_s = time.monotonic() - began
-        say(f"all are led again after {led_again_s:.1f} s")
-        self.brokers.wait_for_end(victim)
-        began = time.monotonic()
-        self.brokers.start(victim)
-        await self._until(lambda: self._all_in_sync(cluster), "are in sync again")
-        await cluster.close()
+        async with self._client(survivors) as cluster:
+            await self._topics(cluster)
+            say(f"node {victim} is killed, which leads {led} partitions")
+            began = time.monotonic()
+            self.brokers.signal(victim, signal.SIGKILL)
+            await self._all_answer(cluster, victim)
+            led_again_s = time.monotonic() - began
+            say(f"all are led again after {led_again_s:.1f} s")
+            self.brokers.wait_for_end(victim)
+            began = time.monotonic()
+            self.brokers.start(victim)
+            await self._until(lambda: self._all_in_sync(cluster), "are in sync again")
         return led_again_s, time.monotonic() - began
 
     async def _all_answer(self, cluster: Cluster, victim: int) -> None:

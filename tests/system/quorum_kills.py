@@ -171,30 +171,29 @@ async def churn(address: str, promises: Promises, seed: int) -> None:
     Each request is sent once: one that was not answered may be carried out much later, and nothing is expected of it.
     """
     random = Random(seed)
-    cluster = Cluster(address, request_timeout_ms=5_000)
     number = 0
-    while promises.is_working:
-        number += 1
-        name = f"churn-{seed}-{number}"
-        topic = CreatableTopic(
-            name=name, num_partitions=random.choice((1, 3)), replication_factor=1, assignments=(), configs=()
-        )
-        create = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_MS)
-        made = await _ask_once(cluster, create, CreateTopicsResponse)
-        if made is None or made.topics[0].error_code is not ErrorCode.NONE:
-            await asyncio.sleep(0.05)
-            continue
-        promises.is_made()
-        if random.random() < 0.5:
-            promises.there.add(name)
-            continue
-        state = DeleteTopicState(name=name, topic_id=ZERO_UUID)
-        deletion = DeleteTopicsRequest(topics=[state], timeout_ms=REQUEST_MS)
-        gone = await _ask_once(cluster, deletion, DeleteTopicsResponse)
-        if gone is not None and gone.responses[0].error_code is ErrorCode.NONE:
-            promises.gone.add(name)
-            promises.deleted += 1
-    await cluster.close()
+    async with Cluster(address, request_timeout_ms=5_000) as cluster:
+        while promises.is_working:
+            number += 1
+            name = f"churn-{seed}-{number}"
+            topic = CreatableTopic(
+                name=name, num_partitions=random.choice((1, 3)), replication_factor=1, assignments=(), configs=()
+            )
+            create = CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_MS)
+            made = await _ask_once(cluster, create, CreateTopicsResponse)
+            if made is None or made.topics[0].error_code is not ErrorCode.NONE:
+                await asyncio.sleep(0.05)
+                continue
+            promises.is_made()
+            if random.random() < 0.5:
+                promises.there.add(name)
+                continue
+            state = DeleteTopicState(name=name, topic_id=ZERO_UUID)
+            deletion = DeleteTopicsRequest(topics=[state], timeout_ms=REQUEST_MS)
+            gone = await _ask_once(cluster, deletion, DeleteTopicsResponse)
+            if gone is not None and gone.responses[0].error_code is ErrorCode.NONE:
+                promises.gone.add(name)
+                promises.deleted += 1
 
 
 async def _ask_once(cluster: Cluster, request: Request, answer: type[R]) -> R | None:
@@ -308,22 +307,21 @@ async def run(
     """Crashes controllers so many times under churn, as far as the time goes, then looks at what is left."""
     began, promises = time.monotonic(), Promises()
     with Quorum(directory, controllers, seed if kind == POWER_CUTS else None, plant) as quorum:
-        cluster = Cluster(quorum.address, request_timeout_ms=5_000, timeout_ms=int(READY_S * 1000))
-        admin = Admin(cluster)
-        await admin.create_topic("first", 1, 1, timeout_ms=int(READY_S * 1000))
-        churning = [asyncio.create_task(churn(quorum.address, promises, seed * 10 + number)) for number in (1, 2)]
-        campaign = Campaign(quorum, admin, kind, promises, Random(seed))
-        while campaign.crashes < count and time.monotonic() - began < seconds_max:
-            await campaign.crash()
-            _tell(f"{kind}: {campaign.crashes} of {count}, {promises.made} made")
-        promises.is_working = False
-        await asyncio.gather(*churning)
-        await make_topic(admin, "last")
-        promises.there.add("last")
-        listed = {topic.name for topic in await admin.list_topics()}
-        _compare("the broker", listed, promises)
-        promised_end = (await until_all_vote(admin, controllers, lag_max=0)).high_watermark
-        await cluster.close()
+        async with Cluster(quorum.address, request_timeout_ms=5_000, timeout_ms=int(READY_S * 1000)) as cluster:
+            admin = Admin(cluster)
+            await admin.create_topic("first", 1, 1, timeout_ms=int(READY_S * 1000))
+            churning = [asyncio.create_task(churn(quorum.address, promises, seed * 10 + number)) for number in (1, 2)]
+            campaign = Campaign(quorum, admin, kind, promises, Random(seed))
+            while campaign.crashes < count and time.monotonic() - began < seconds_max:
+                await campaign.crash()
+                _tell(f"{kind}: {campaign.crashes} of {count}, {promises.made} made")
+            promises.is_working = False
+            await asyncio.gather(*churning)
+            await make_topic(admin, "last")
+            promises.there.add("last")
+            listed = {topic.name for topic in await admin.list_topics()}
+            _compare("the broker", listed, promises)
+            promised_end = (await until_all_vote(admin, controllers, lag_max=0)).high_watermark
         epochs = quorum.check_leaders()
         quorum.check_words()
     for node_id, process in quorum.controllers.items():

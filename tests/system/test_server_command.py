@@ -67,15 +67,14 @@ def test_clients_are_sent_where_the_file_says(shell: Shell) -> None:
     (shell.directory / "server.properties").write_text(PROPERTIES + "advertised.listeners=PLAINTEXT://127.0.0.1:4444\n")
 
     async def ask(address: str) -> tuple[Broker, Broker]:
-        cluster = Cluster(address)
-        await cluster.refresh()
-        (by_metadata,) = cluster.view.brokers.values()
-        connection = await cluster.any_connection()
-        answer = await connection.ask(
-            DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse
-        )
-        (by_cluster,) = (Broker(each.broker_id, each.host, each.port) for each in answer.brokers)
-        await cluster.close()
+        async with Cluster(address) as cluster:
+            await cluster.refresh()
+            (by_metadata,) = cluster.view.brokers.values()
+            connection = await cluster.any_connection()
+            answer = await connection.ask(
+                DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse
+            )
+            (by_cluster,) = (Broker(each.broker_id, each.host, each.port) for each in answer.brokers)
         return by_metadata, by_cluster
 
     with a_broker(shell.directory, "server", "-c", "server.properties") as broker:

@@ -124,10 +124,9 @@ class Village:
     async def make_topic(self) -> float:
         """Seconds until all replicas are in sync; every broker has some, and leads some."""
         began = time.monotonic()
-        cluster = self._client()
-        new = NewTopic(TOPIC, len(self.places), REPLICAS, {"min.insync.replicas": "2"})
-        await Admin(cluster).create_topics([new], timeout_ms=60_000)
-        await cluster.close()
+        async with self._client() as cluster:
+            new = NewTopic(TOPIC, len(self.places), REPLICAS, {"min.insync.replicas": "2"})
+            await Admin(cluster).create_topics([new], timeout_ms=60_000)
         await self._until(self._missing_replicas, "are in sync")
         took_s = time.monotonic() - began
         check_spread(await self._partitions(), self.ids)
@@ -140,11 +139,8 @@ class Village:
         return {node_id: 100 * (cpu_s(self._pid(node_id)) - was_s) / idle_s for node_id, was_s in before.items()}
 
     async def active_controller(self) -> int:
-        cluster = self._client()
-        try:
+        async with self._client() as cluster:
             return (await Admin(cluster).describe_quorum(timeout_ms=60_000)).leader_id
-        finally:
-            await cluster.close()
 
     async def kill_one(self) -> tuple[int, float, float]:
         """A broker that is no controller: how many it led, seconds until all are led again, and until it is back."""
@@ -195,18 +191,12 @@ class Village:
         return Cluster(where, timeout_ms=60_000, request_timeout_ms=30_000)
 
     async def _partitions(self) -> Sequence[Partition]:
-        cluster = self._client()
-        try:
+        async with self._client() as cluster:
             return (await Admin(cluster).describe_topic(TOPIC)).partitions
-        finally:
-            await cluster.close()
 
     async def _missing_brokers(self) -> str:
-        cluster = self._client()
-        try:
+        async with self._client() as cluster:
             there = len((await Admin(cluster).describe_cluster(timeout_ms=5_000)).brokers)
-        finally:
-            await cluster.close()
         return "" if there == len(self.ids) else f"{there} brokers are there"
 
     async def _missing_replicas(self) -> str:
@@ -216,20 +206,21 @@ class Village:
 
     async def _all_answer(self, victim: int) -> None:
         """Every partition says where it ends, through a leader that is not the killed one."""
-        cluster = self._client(without=victim)
-        deadline, left = time.monotonic() + DEADLINE_S, self.places
-        while left:
-            if time.monotonic() > deadline:
-                raise Broken(f"{len(left)} partitions are not led again after {DEADLINE_S:.0f} s")
-            try:
-                await cluster.refresh([TOPIC])
-                leaders = {each.index: each.leader for each in (await Admin(cluster).describe_topic(TOPIC)).partitions}
-                ready = [each for each in left if leaders[each.partition] not in (-1, victim)]
-                found = await list_offsets(cluster, dict.fromkeys(ready, Moment.LATEST), timeout_ms=2_000)
-                left = [each for each in left if each not in found]
-            except ClientError:
-                await asyncio.sleep(PAUSE_S)
-        await cluster.close()
+        async with self._client(without=victim) as cluster:
+            deadline, left = time.monotonic() + DEADLINE_S, self.places
+            while left:
+                if time.monotonic() > deadline:
+                    raise Broken(f"{len(left)} partitions are not led again after {DEADLINE_S:.0f} s")
+                try:
+                    await cluster.refresh([TOPIC])
+                    leaders = {
+                        each.index: each.leader for each in (await Admin(cluster).describe_topic(TOPIC)).partitions
+                    }
+                    ready = [each for each in left if leaders[each.partition] not in (-1, victim)]
+                    found = await list_offsets(cluster, dict.fromkeys(ready, Moment.LATEST), timeout_ms=2_000)
+                    left = [each for each in left if each not in found]
+                except ClientError:
+                    await asyncio.sleep(PAUSE_S)
 
     async def _until(self, question: Any, what: str) -> None:
         deadline, told = time.monotonic() + DEADLINE_S, ""

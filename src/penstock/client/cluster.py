@@ -5,7 +5,8 @@ carried out. Metadata is asked for when something is missing, old, or proven wro
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 from penstock.client.bootstrap import Address, default_bootstrap, parse_addresses
 from penstock.client.connection import SOFTWARE, TIMEOUT_MS, BrokerConnection, Login
@@ -31,7 +32,7 @@ _FIRST_THAT_MAY_DECLINE = 4  # older Metadata requests cannot say that a topic i
 
 
 class Cluster:
-    """See the module. Close it when done; it closes the ports only if it made them."""
+    """See the module. Close it when done, or use it as a context manager; it closes the ports only if it made them."""
 
     def __init__(
         self,
@@ -61,6 +62,14 @@ class Cluster:
         )
         self._fresh_until_ms: dict[str, int] = {}
         self._lanes = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """Closes all connections."""

@@ -284,9 +284,13 @@ class BrokerConnection:
         if self._is_retired and not self._pending and not self._outbox:
             self._fail(Closed(f"the connection to {self.address} was closed"))
 
-    async def close(self) -> None:
-        """Ends the connection; whoever waits is told."""
+    def end(self) -> None:
+        """Ends the connection at once; whoever waits is told."""
         self._fail(Closed(f"the connection to {self.address} was closed"))
+
+    async def close(self) -> None:
+        """The same, and waits until nobody works for it any more."""
+        self.end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 

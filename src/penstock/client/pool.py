@@ -103,6 +103,8 @@ class Pool:
             task.cancel()
         if lane is None:
             closing += self._retired
+        for each in closing:
+            each.end()  # before anything is awaited: whoever closes may be cancelled there
         await asyncio.gather(*opening, *(each.close() for each in closing), return_exceptions=True)
 
 

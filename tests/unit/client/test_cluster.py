@@ -52,6 +52,41 @@ def metadata_requests(brokers: Brokers) -> int:
     return sum(api is Api.METADATA for _, api, _ in brokers.seen)
 
 
+# --- closing
+
+
+def test_what_fails_inside_leaves_no_connection_open() -> None:
+    brokers = Brokers(1)
+    opened: list[BrokerConnection] = []
+
+    async def fail(ports: ClientPorts) -> None:
+        async with Cluster(brokers.names, ports=ports) as cluster:
+            opened.append(await cluster.any_connection())
+            raise ZeroDivisionError
+
+    async def main(ports: ClientPorts) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await fail(ports)
+        assert [each.is_closed for each in opened] == [True]
+
+    play(brokers, main)
+
+
+def test_whoever_is_cancelled_while_closing_leaves_no_connection_open() -> None:
+    brokers = Brokers(1)
+
+    async def story(cluster: Cluster) -> None:
+        connection = await cluster.any_connection()
+        closing = asyncio.create_task(cluster.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert connection.is_closed
+
+    ask(brokers, story)
+
+
 # --- brokers
 
 
