@@ -12,11 +12,16 @@ import sys
 from pathlib import Path
 
 from tests.compatibility import maven
+from tests.spark.standalone import SMALL_JAVA
 
 PROJECT = Path(__file__).parent / "delta"
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # For a small table: by default its log is read in 50 tasks.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": SMALL_JAVA,
 }
 
 

@@ -27,7 +27,7 @@ from penstock import Client
 from penstock.client.blocking import SyncClient
 from tests.spark.lake.campaign import SPARK
 from tests.spark.lake.pipelines import Driver, Pipeline, environment
-from tests.spark.standalone import StandaloneSpark
+from tests.spark.standalone import SMALL_JAVA, StandaloneSpark
 from tests.system.victim import Victim
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
@@ -188,7 +188,8 @@ def _dead_letters(client: SyncClient) -> set[tuple[str, int, int]]:
 
 def _revenue(place: Path) -> dict[str, int]:
     command = [sys.executable, str(SHOP / "revenue.py"), "lake"]
-    subprocess.run(command, cwd=place, env=environment(), check=True, timeout=DEADLINE_S, capture_output=True)
+    variables = {**environment(), "SPARK_SUBMIT_OPTS": SMALL_JAVA}
+    subprocess.run(command, cwd=place, env=variables, check=True, timeout=DEADLINE_S, capture_output=True)
     rows: list[dict[str, Any]] = DeltaTable(place / "lake" / "daily_revenue").to_pyarrow_table().to_pylist()
     return {row["day"].isoformat(): row["revenue_cents"] for row in rows}
 

@@ -47,6 +47,7 @@ SPARK = """
     spark.driver.bindAddress: 127.0.0.1
     spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     spark.executor.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    spark.sql.shuffle.partitions: 2
     spark.cores.max: 2
     spark.executor.cores: 1
     spark.speculation: true

@@ -40,7 +40,9 @@ pipelines:
 LOCAL = """
   master: local[2]
   memory: 512m
-  conf: {spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}"""
+  conf:
+    spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    spark.sql.shuffle.partitions: 2"""
 Place = tuple[int, int]
 """Partition and offset."""
 KEPT = {"retention.ms": "-1"}

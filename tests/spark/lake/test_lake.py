@@ -112,10 +112,10 @@ def test_an_audit_names_the_row_that_is_missing_the_one_that_is_there_twice_and_
 
 def test_a_lost_checkpoint_neither_doubles_nor_loses_rows(lake: Pipeline) -> None:
     lake.describe()
-    assert lake.run("run", "--once").returncode == 0
+    assert lake.run("run", "orders_lake", "--once").returncode == 0
     shutil.move(lake.directory / ".penstock", lake.directory / "moved")
     lake.fill(range(RECORDS, RECORDS + 50))
-    refused = lake.run("run", "--once")
+    refused = lake.run("run", "orders_lake", "--once")
     assert refused.returncode == 1
     assert "Beginning anew would double its rows" in refused.stderr
     check = lake.run("check")
