@@ -30,7 +30,7 @@ from penstock.raft.ports import SnapshotId
 from penstock.raft.raft import NotLeader
 from tests.simulation.cluster_options import Options
 from tests.simulation.controller_brokers import Broker
-from tests.simulation.controller_checks import Checks, Silence
+from tests.simulation.controller_checks import SLACK_MS, Checks, Silence
 from tests.simulation.invariants import broken
 from tests.simulation.raft_disk import Entry, Snapshot
 from tests.simulation.raft_world import Chance, Machine, Node, World
@@ -187,8 +187,13 @@ class Seat(Machine):
 
     def arrives(self, command: Command[Any]) -> None:
         """A request has come to this node, which may not be able to look at it yet."""
-        if isinstance(command, Heartbeat):
+        if isinstance(command, Heartbeat) and not (self._house.paused is not None and self._is_late(command)):
             self._arrivals[command.broker_id, command.broker_epoch] = self._house.world.time_ms
+
+    def _is_late(self, command: Heartbeat) -> bool:
+        """Whether somebody who had listened would have fenced the broker before this came."""
+        limit_ms = self._cluster.session_ms - SLACK_MS
+        return self._silence(command.broker_id, command.broker_epoch) >= limit_ms
 
     def lose(self, broker_id: int, epoch: int) -> None:
         if self.is_active:
@@ -204,6 +209,7 @@ class Seat(Machine):
         if isinstance(command, Heartbeat):
             command = replace(command, log_end=log_end)
             self.controller.hear(command, self._house.now)
+            self._arrivals[command.broker_id, command.broker_epoch] = self._house.world.time_ms
         elif isinstance(command, RegisterBroker):
             command = replace(command, epoch=log_end)
         decision = self.controller.decide(command, self._house.now)
