@@ -10,24 +10,11 @@ from penstock.server.handlers.api_versions import ADVERTISED_FROM
 from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS, HANDLERS
 from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api, request_class
 
-GROUPS = "there are no consumer groups yet"
 TRANSACTIONS = "there are no transactions yet"
 LOGINS = "there are no logins and no access control yet"
 SHARE = "there are no share groups yet"
 STREAMS = "there are no streams groups yet"
 WHY_NOT = {
-    Api.OFFSET_COMMIT: GROUPS,
-    Api.OFFSET_FETCH: GROUPS,
-    Api.JOIN_GROUP: GROUPS,
-    Api.HEARTBEAT: GROUPS,
-    Api.LEAVE_GROUP: GROUPS,
-    Api.SYNC_GROUP: GROUPS,
-    Api.DESCRIBE_GROUPS: GROUPS,
-    Api.LIST_GROUPS: GROUPS,
-    Api.DELETE_GROUPS: GROUPS,
-    Api.OFFSET_DELETE: GROUPS,
-    Api.CONSUMER_GROUP_HEARTBEAT: GROUPS,
-    Api.CONSUMER_GROUP_DESCRIBE: GROUPS,
     Api.ADD_PARTITIONS_TO_TXN: TRANSACTIONS,
     Api.ADD_OFFSETS_TO_TXN: TRANSACTIONS,
     Api.END_TXN: TRANSACTIONS,

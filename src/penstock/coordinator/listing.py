@@ -19,17 +19,24 @@ from penstock.wire.messages.list_groups import ListedGroup, ListGroupsRequest, L
 
 _NOT_FOUND_SINCE = 6
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""Read, delete, describe, describe and alter settings: all that can be done to a group, as bits."""
+UNTOLD = -0x80000000
 
 
 def describe(groups: Mapping[str, Group], ask: Ask, ticket: int, work: Work) -> None:
     """Classic groups and their members."""
-    shown = [_described(groups.get(group_id), group_id, ask.version) for group_id in ask.request.groups]
+    shown = [_described(groups.get(group_id), group_id, ask) for group_id in ask.request.groups]
     work.reply(ticket, DescribeGroupsResponse(groups=shown))
 
 
-def _described(group: Group | None, group_id: str, version: int) -> DescribedGroup:
+def _operations(ask: Ask) -> int:
+    return OPERATIONS if ask.request.include_authorized_operations else UNTOLD
+
+
+def _described(group: Group | None, group_id: str, ask: Ask) -> DescribedGroup:
     if not isinstance(group, ClassicGroup):
-        is_told = version >= _NOT_FOUND_SINCE
+        is_told = ask.version >= _NOT_FOUND_SINCE
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.NONE,
             error_message=f"Group {group_id} not found." if is_told else None,
@@ -57,16 +64,17 @@ def _described(group: Group | None, group_id: str, version: int) -> DescribedGro
             )
             for member in group.members.values()
         ],
+        authorized_operations=_operations(ask),
     )
 
 
 def describe_consumer(groups: Mapping[str, Group], ask: Ask, ticket: int, work: Work) -> None:
     """Consumer groups and their members."""
-    shown = [_described_consumer(groups.get(group_id), group_id, work) for group_id in ask.request.group_ids]
+    shown = [_described_consumer(groups.get(group_id), group_id, ask, work) for group_id in ask.request.group_ids]
     work.reply(ticket, described.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=shown))
 
 
-def _described_consumer(group: Group | None, group_id: str, work: Work) -> described.DescribedGroup:
+def _described_consumer(group: Group | None, group_id: str, ask: Ask, work: Work) -> described.DescribedGroup:
     if not isinstance(group, ConsumerGroup):
         return described.DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
@@ -102,6 +110,7 @@ def _described_consumer(group: Group | None, group_id: str, work: Work) -> descr
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor(work.view.settings.assignors[0]),
         members=members,
+        authorized_operations=_operations(ask),
     )
 
 

@@ -1,5 +1,10 @@
 """Which partition of an internal topic looks after a group or a transactional id: clients rely on it, as Java does."""
 
+from typing import Final
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""Where groups are kept, and what they have read."""
+
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""

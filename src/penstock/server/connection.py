@@ -20,7 +20,7 @@ from penstock.server.dispatch import NO_BODY, Dispatch, Opened
 from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
-from penstock.server.serving import Answer, Buffers, Call, Client
+from penstock.server.serving import Answer, Buffers, Call, Client, Later
 from penstock.server.timing import Timing
 from penstock.wire.codec import decode_request
 from penstock.wire.declare import Request, Response
@@ -82,12 +82,15 @@ class ServedConnection:
         "is_reading",
         "is_sending",
         "is_stopping",
+        "number",
         "requests",
         "task",
     )
 
-    def __init__(self, connection: Connection, service: Service) -> None:
+    def __init__(self, connection: Connection, service: Service, number: int = 0) -> None:
         limits = service.limits
+        self.number = number
+        """Those that were accepted later have higher ones."""
         self._connection = connection
         self._service = service
         self._reader = FrameReader(limits.frame_bytes_max, limits.frame_first_bytes, limits.frame_growth_bytes)
@@ -291,13 +294,16 @@ class ServedConnection:
             return
         if order is None:
             order = self._order = Order(self._send, self._service.pool.give, self._fail, self._service.time)
+        if isinstance(answer, Later) and not answer.holds_input:
+            self._settle(cost_bytes)
+            cost_bytes = 0
         self._held_bytes -= cost_bytes
         order.add(answer, cost_bytes, timing, began_s)
 
     def _call(self, opened: Opened) -> Call:
         client = self.client
         if client is None:
-            client = self.client = Client(routes=self._service.dispatch.routes)
+            client = self.client = Client(routes=self._service.dispatch.routes, number=self.number)
         route, version, correlation_id, client_id, _ = opened
         connection = self._connection
         return Call(

@@ -110,7 +110,7 @@ class ConnectionListener:
             connection.close()
             return
         self._numbers += 1
-        served = self._connections[self._numbers] = ServedConnection(connection, self._service)
+        served = self._connections[self._numbers] = ServedConnection(connection, self._service, self._numbers)
         self._per_host[host] = self._per_host.get(host, 0) + 1
         served.task = asyncio.get_running_loop().create_task(served.run())
         served.task.add_done_callback(partial(self._forget, self._numbers, host, connection))

@@ -30,6 +30,7 @@ EAGER_S: Final = 0.02
 """Between heartbeats of a broker that waits to be let in or to be let go."""
 LEASE_PART: Final = 2 / 3
 """Of a session: a controller that was replaced may have answered for a while without knowing it."""
+FOREVER_MS: Final = 1 << 62
 HOPELESS: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers belong to another cluster: check cluster.id",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster uses features that this version does not have: upgrade this node",
@@ -69,6 +70,8 @@ class Membership:
         self.can_write = True
         """Whether the disk takes records: the next heartbeat tells."""
         self.epoch = -1
+        self.on_leased: Callable[[], None] = _nobody_cares
+        """Called when a controller has answered."""
         self.on_new_epoch: Callable[[int], Awaitable[None]] = _nobody_waits
         """Called when the broker had to be registered again while it ran."""
 
@@ -217,16 +220,22 @@ class Membership:
         if said.error_code is ErrorCode.NONE and not said.is_fenced:
             self._lease_end_ms = asked_ms + int(self._session_ms * LEASE_PART)
             self._is_lease_own = self._controller.is_active
+            self.on_leased()
         return said
 
     @property
     def is_in_touch(self) -> bool:
         """Whether nobody else can have been given what this broker leads, as far as sessions decide that."""
+        return self._clock.monotonic_ms() < self.leased_until_ms
+
+    @property
+    def leased_until_ms(self) -> int:
+        """Until when nobody else can have been given what this broker leads."""
         if self._is_alone:
-            return True
+            return FOREVER_MS
         if self._is_lease_own and not self._controller.is_active:
-            return False
-        return self._clock.monotonic_ms() < self._lease_end_ms
+            return 0
+        return self._lease_end_ms
 
     @property
     def _session_ms(self) -> int:
@@ -266,6 +275,10 @@ class Membership:
                     await asyncio.sleep(EAGER_S)
         except TimeoutError:
             logger.warning("Others did not take over what is led here within %d ms.", timeout_ms)
+
+
+def _nobody_cares() -> None:
+    return None
 
 
 async def _nobody_waits(_epoch: int) -> None:

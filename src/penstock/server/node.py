@@ -13,11 +13,13 @@ from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
 from penstock.metadata.commands import but_for_unsynced
 from penstock.metadata.image import TOPIC
+from penstock.metadata.image import Partition as Placed
 from penstock.metadata.names import METADATA_TOPIC
 from penstock.model.errors import ProtocolError
 from penstock.model.ports import Clock, Disk, Entropy, Footprint, Listener, Network, Workers
 from penstock.raft.replicas import Endpoint, ReplicaKey
 from penstock.replication.fetch_sessions import FetchSessions
+from penstock.replication.ports import Key
 from penstock.server.adoption import Adoption
 from penstock.server.advertised import endpoints, parse_address
 from penstock.server.catching_up import catch_up
@@ -29,10 +31,13 @@ from penstock.server.departures import Departures
 from penstock.server.dispatch import Dispatch
 from penstock.server.failed_logs import FailedLogs
 from penstock.server.group_commit import GroupCommit
+from penstock.server.group_coordinator import GroupCoordinator
 from penstock.server.handlers import (
     api_versions,
     brokers,
+    classic_groups,
     configs,
+    consumer_groups,
     delete_records,
     describe_cluster,
     describe_configs,
@@ -43,6 +48,8 @@ from penstock.server.handlers import (
     features,
     fetch,
     find_coordinator,
+    group_admin,
+    group_offsets,
     init_producer_id,
     list_offsets,
     metadata,
@@ -92,7 +99,9 @@ logger = logging.getLogger("penstock.node")
 HANDLERS: Sequence[ModuleType] = (
     api_versions,
     brokers,
+    classic_groups,
     configs,
+    consumer_groups,
     delete_records,
     describe_cluster,
     describe_configs,
@@ -102,6 +111,8 @@ HANDLERS: Sequence[ModuleType] = (
     features,
     fetch,
     find_coordinator,
+    group_admin,
+    group_offsets,
     init_producer_id,
     list_offsets,
     metadata,
@@ -172,6 +183,7 @@ class Node:
     channel: ControllerChannel
     adoption: Adoption
     replicas: ReplicaRunner
+    groups: GroupCoordinator
     upkeep: Upkeep
     producer_ids: ProducerIds
 
@@ -303,7 +315,8 @@ class Node:
             self.controller, self.clock, self.directory, self.partitions, self._wardrobe, self.upkeep, self._messages
         )
         self._losses = Losses(self.controller)
-        self.replicas.on_led = self._losses.led
+        self.groups = GroupCoordinator(self.controller, self.clock, self.entropy, self.partitions)
+        self.replicas.on_led = self._on_led
         self.adoption = Adoption(self.controller, self.directory, self.replicas, self._wardrobe, self.upkeep.lock)
         self.controller.subscribe(lambda _changes, _image: self._snapshot_if_due())
 
@@ -395,6 +408,8 @@ class Node:
         self._losses.begin(self.directory.logs.values(), self._unsynced())
         await self.replicas.begin(membership.epoch)
         membership.on_new_epoch = self.replicas.begin
+        membership.on_leased = self.groups.leased
+        self.groups.lease = lambda: membership.leased_until_ms
         await self.adoption.start()
         self.controller.forget_deleted()
         self._watch(self.adoption.run(), "adoption")
@@ -522,6 +537,7 @@ class Node:
         self.is_stopping = True
         if self._membership is not None and self.is_serving and self.controller.offline_reason is None:
             await self._membership.leave(self.settings.stop_ms)
+        await self.groups.stop()
         if self.settings.membership.is_broker:
             await self.listener.stop(self.settings.stop_ms)
             self._listeners.remove(self.listener)
@@ -535,6 +551,7 @@ class Node:
         if self._http is not None and self._gathering is not None:
             await self._http.stop()
             self._gathering.stop()
+        await self.groups.stop()
         await self._probes.stop()
         await self.quorum.stop()
         for listener in self._listeners:
@@ -573,6 +590,10 @@ class Node:
             partition.advance()
             added.append(partition)
         return added
+
+    def _on_led(self, key: Key, log: Log, placed: Placed, start_offset: int) -> None:
+        self._losses.led(key, log, placed, start_offset)
+        self.groups.led(key, log, placed, start_offset)
 
     def _on_round(self, covered: Sequence[Log]) -> None:
         for log in covered:

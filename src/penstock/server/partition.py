@@ -7,6 +7,7 @@ several it is what all have that are in sync, which `keeper` knows.
 from typing import Final, Protocol
 
 from penstock.log.log import Appended, Log
+from penstock.metadata.names import INTERNAL_TOPICS
 from penstock.model.errors import ErrorCode, ProtocolError, StorageError
 from penstock.records.check import DEFAULT_RULES, Rules
 from penstock.server.followers import Followers
@@ -76,6 +77,8 @@ class Partition(Readable):
         self, topic: str, topic_id: bytes, index: int, log: Log, leader_epoch: int, rules: Rules = DEFAULT_RULES
     ) -> None:
         super().__init__(topic, topic_id, index, log, leader_epoch)
+        self.is_internal = topic in INTERNAL_TOPICS
+        """Whether only coordinators write to it."""
         self.rules = rules
         """What the topic asks of a batch."""
         self.can_delete = True

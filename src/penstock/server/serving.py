@@ -26,6 +26,9 @@ class Later(ABC):
 
     __slots__ = ()
 
+    holds_input = True
+    """Whether the request's bytes count as used until it is answered; what is kept elsewhere meanwhile need not."""
+
     @abstractmethod
     def begin(self, done: Callable[[Buffers], None], fail: Callable[[Exception], None]) -> None:
         """Starts; `done` or `fail` is called once, maybe at once, and must not wait. Failing ends the connection."""
@@ -52,6 +55,8 @@ class Client:
     """What the listener serves that it came to, by API key."""
     on_end: Callable[[], None] | None = None
     """Called when the connection ends."""
+    number: int = 0
+    """Of the connection: later ones have higher numbers."""
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ class Feature(NamedTuple):
 SUPPORTED_FEATURES = (
     Feature("metadata.version", 7, 29, 29),
     Feature("eligible.leader.replicas.version", 0, 1, 1),
+    Feature("group.version", 0, 1, 1),
 )
 """What this version of the software can do; a new cluster begins with the finalized levels."""
 

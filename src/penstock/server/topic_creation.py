@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from penstock.coordinator import placement
 from penstock.metadata.commands import NewTopic, Refusal
-from penstock.metadata.names import check_name
+from penstock.metadata.names import INTERNAL_TOPICS, check_name
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.adoption import Adoption
@@ -30,10 +32,18 @@ _COMPACTED = ("cleanup.policy", "compact")
 _AS_SENT = ("compression.type", "producer")
 
 
-def needed_topic(name: str, settings: BrokerSettings) -> NewTopic:
-    """A topic as it is made when nobody says how."""
+def needed_topic(name: str, settings: BrokerSettings, *, is_alone: bool = False) -> NewTopic:
+    """A topic as it is made when nobody says how; in a cluster of one broker, which is alone for good, with a replica.
+
+    A cluster that is only beginning to start must not be taken for that: its groups would have one replica for ever.
+    """
+    made = _needed(name, settings)
+    return replace(made, replication_factor=1) if is_alone and name in INTERNAL_TOPICS else made
+
+
+def _needed(name: str, settings: BrokerSettings) -> NewTopic:
     match name:
-        case "__consumer_offsets":
+        case placement.OFFSETS_TOPIC:
             segment = ("segment.bytes", str(settings.number("offsets.topic.segment.bytes")))
             return _internal(name, settings, "offsets.topic", (_COMPACTED, _AS_SENT, segment))
         case "__transaction_state":
@@ -72,6 +82,11 @@ def _asked_for(topic: NewTopic) -> CreatableTopic:
     )
 
 
+def _is_alone(controller: ControllerRunner) -> bool:
+    """Whether this node is the whole cluster: its only voter, and its only broker."""
+    return controller.quorum.raft.voters.ids == (controller.node_id,) and len(controller.image.brokers) <= 1
+
+
 async def arrival(controller: ControllerRunner, adoption: Adoption, names: Sequence[str]) -> None:
     """Returns when topics that another node has made are known here, and what this node has of them can be written."""
     await controller.until(lambda: all(name in controller.image.topics for name in names))
@@ -87,7 +102,7 @@ async def create_missing(
     for name in names:
         try:
             check_name(name)
-            wanted.append(needed_topic(name, controller.settings))
+            wanted.append(needed_topic(name, controller.settings, is_alone=_is_alone(controller)))
         except Refusal as refusal:
             failed[name] = refusal.code
     if not wanted:

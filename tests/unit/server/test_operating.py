@@ -13,7 +13,7 @@ from penstock.client.errors import Refused
 from penstock.client.features import Levels
 from penstock.client.metadata import TopicPartition
 from penstock.model.errors import ErrorCode
-from penstock.server.settings import Feature, NodeSettings
+from penstock.server.settings import SUPPORTED_FEATURES, Feature, NodeSettings
 from tests.simulation.servers_world import NODES, PORT, settings_for
 from tests.unit.server.test_cluster import Town, tell
 from tests.unit.server.test_replication import TOPIC, cluster_of, make_topic, placed, publish
@@ -131,13 +131,14 @@ def test_a_node_that_does_not_know_what_is_in_force_says_what_it_lacks() -> None
         assert "upgrade this node" in said
         assert "metadata.version is at level 29, and 7-28 are known here" in said
         assert "eligible.leader.replicas.version is at level 1, and not known here" in said
+        assert "group.version is at level 1, and not known here" in said
         town.kill(2)
         async with client_of(town) as client:
             await asyncio.sleep(1)
             found = await client.admin.describe_features()
             assert (sorted(found.nodes), sorted(found.silent)) == ([1, 3], [2])
         town.failures.clear()
-        town.settings[2] = replace(town.settings[2], features=NEW)
+        town.settings[2] = replace(town.settings[2], features=SUPPORTED_FEATURES)
         town.start(2)
         await town.all_serve()
 

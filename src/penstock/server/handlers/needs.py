@@ -10,6 +10,7 @@ from penstock.server.complaints import Complaints
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.departures import Departures
+from penstock.server.group_coordinator import GroupCoordinator
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.partitions import Partitions
 from penstock.server.predecessors import Predecessors
@@ -36,6 +37,7 @@ class Needs(Protocol):
     predecessors: Predecessors
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    groups: GroupCoordinator
     upkeep: Upkeep
     controller: ControllerRunner
     channel: ControllerChannel

@@ -4,7 +4,8 @@ Serves    Produce 3–13, acks 0, 1 and all (-1), topic names and ids.
 Answers   when its records are durable here (acks=1), when the high watermark has passed them (acks=all), or with
           REQUEST_TIMED_OUT. A batch that was sent before is answered like the first time, and waits like it. acks=0 is
           never answered; an error then closes the connection, which is how such a producer learns of it. What was sent
-          behind a batch that is to come again is refused like that batch, and not as out of order.
+          behind a batch that is to come again is refused like that batch, and not as out of order. Internal topics
+          are INVALID_TOPIC_EXCEPTION.
 Departs   from Kafka 4.3: acks=1 waits for the leader's disk; batches of transactions are INVALID_TXN_STATE until there
           are transactions; `error_message` says which rule a batch broke, `record_errors` stays empty.
 """
@@ -66,6 +67,9 @@ def _try_to_append(node: Needs, part: ProducedPartition, acks: int, now_ms: int)
     if partition is None:
         code, leader = node.partitions.why_missing(topic, index)
         return Outcome(topic, index, code, leader=leader)
+    if partition.is_internal:
+        sentence = f"{partition.topic} is written by coordinators alone"
+        return _refused(topic, index, ErrorCode.INVALID_TOPIC_EXCEPTION, sentence)
     if records is None:
         return _refused(topic, index, ErrorCode.INVALID_RECORD, "no batch where exactly one is expected")
     if acks == ALL and not partition.has_enough_in_sync:

@@ -124,9 +124,9 @@ def test_every_version_describes_the_data_directory(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_every_version_is_told_that_there_is_no_coordinator_yet(version: int) -> None:
+def test_every_version_is_told_that_transactions_have_no_coordinator_yet(version: int) -> None:
     async def story(stand: Stand) -> None:
-        for key_type in (0, 1, 2, 3) if version >= 1 else (0,):
+        for key_type in (1, 2, 3) if version >= 1 else ():
             exists = key_type < 2 or (key_type == 2 and version >= 6)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if exists else ErrorCode.INVALID_REQUEST
             if version < 4:

@@ -1,0 +1,215 @@
+"""One shard of groups on this node, from its election to its resignation: carries out what its runtime wants.
+
+One step after the other: an append may move the high watermark at once, which is told when the step is over. Before
+each step the shard is told how long it may believe to lead (`lease`). Whoever does not want its answer any more is
+forgotten, and never told.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias
+
+from penstock.coordinator.events import (
+    Answer,
+    Asked,
+    Committed,
+    Effect,
+    Elected,
+    Event,
+    Leased,
+    ReadFailed,
+    ReadLog,
+    Refuse,
+    Resigned,
+    TimePassed,
+)
+from penstock.coordinator.groups import GroupShard
+from penstock.coordinator.ports import Now
+from penstock.coordinator.runtime import Role, ShardRuntime
+from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.ports import Clock
+from penstock.server.group_log import PartitionLog, read_piece
+from penstock.server.partition import Partition
+
+logger = logging.getLogger("penstock.groups")
+
+Told: TypeAlias = Callable[[Any, ErrorCode], None]
+"""Called once, without waiting: with the reply, or with None and why there is none."""
+
+TIMER_MS_MAX: Final = 60_000
+WATCHER: Final = -1
+"""Among the watchers of a partition, who are fetches otherwise."""
+
+
+class DrivenShard:
+    """See the module. `run` starts what takes time; `on_retired` is told when the partition is led here no longer."""
+
+    def __init__(
+        self,
+        index: int,
+        make: Callable[[], GroupShard],
+        log: PartitionLog,
+        clock: Clock,
+        lease: Callable[[], int],
+        run: Callable[[Coroutine[None, None, None]], None],
+        on_retired: Callable[[int], None],
+    ) -> None:
+        self.index = index
+        self.runtime = ShardRuntime(make, log)
+        self._log = log
+        self._clock = clock
+        self._lease = lease
+        self._leased_ms: int | None = None
+        self._run = run
+        self._on_retired = on_retired
+        self._events: deque[Event] = deque()
+        self._is_stepping = False
+        self._waiting: dict[int, Told] = {}
+        self._tickets = 0
+        self._partition: Partition | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has read its log, and decides."""
+        return self.runtime.role is Role.ACTIVE
+
+    @property
+    def shard(self) -> GroupShard | None:
+        """What it knows, if it is active."""
+        shard = self.runtime.shard
+        return shard if self.is_active and isinstance(shard, GroupShard) else None
+
+    # --- what it is told ------------------------------------------------------------------------------------------
+
+    def elect(self, partition: Partition) -> None:
+        """The partition is led here, in an epoch that may be new."""
+        if self._partition is not partition:
+            self._partition = partition
+            partition.watchers.add(WATCHER, lambda: self._changed(partition))
+        if partition.leader_epoch > self.runtime.epoch:
+            self._take(Elected(partition.leader_epoch, partition.log.start_offset))
+            self._take(Committed(partition.log.high_watermark))
+
+    def resign(self) -> None:
+        """The partition is led here no longer: whoever waits is sent elsewhere. The end."""
+        if self._partition is not None:
+            self._partition.watchers.discard(WATCHER)
+            self._partition = None
+        self._take(Resigned(self.runtime.epoch))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def ask(self, command: Any, told: Told) -> int:
+        """Asks; `told` may be called before this returns. The ticket with which to lose interest."""
+        self._tickets += 1
+        ticket = self._tickets
+        self._waiting[ticket] = told
+        self._take(Asked(ticket, command))
+        return ticket
+
+    def forget(self, ticket: int) -> None:
+        """Nobody waits for that any more."""
+        self._waiting.pop(ticket, None)
+
+    def go_on(self) -> None:
+        """The lease may be another: what waited for that goes out."""
+        if not self._is_stepping:
+            self._work_off()
+
+    def _changed(self, partition: Partition) -> None:
+        if partition is not self._partition:
+            return
+        if partition.is_retired:
+            self._on_retired(self.index)
+            return
+        partition.watchers.add(WATCHER, lambda: self._changed(partition))
+        self._take(Committed(partition.log.high_watermark))
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._is_stepping:
+            self._work_off()
+
+    def _work_off(self) -> None:
+        clock, runtime = self._clock, self.runtime
+        self._is_stepping = True
+        try:
+            now = Now(clock.monotonic_ms(), clock.wall_ms())
+            leased_ms = self._lease()
+            if leased_ms != self._leased_ms:
+                self._leased_ms = leased_ms
+                self._carry_out(runtime.step(Leased(leased_ms), now))
+            while self._events:
+                self._carry_out(runtime.step(self._events.popleft(), now))
+        finally:
+            self._is_stepping = False
+        self._set_timer()
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Answer():
+                    told = self._waiting.pop(effect.ticket, None)
+                    if told is not None:
+                        told(effect.reply, ErrorCode.NONE)
+                case Refuse():
+                    told = self._waiting.pop(effect.ticket, None)
+                    if told is not None:
+                        told(None, effect.code)
+                case ReadLog():
+                    self._read(effect)
+
+    def _set_timer(self) -> None:
+        wake_at = self.runtime.wake_at
+        if wake_at is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= wake_at:
+                return
+            self._timer.cancel()
+        wait_ms = min(max(1, wake_at - self._clock.monotonic_ms()), TIMER_MS_MAX)
+        self._timer_ms = wake_at
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        wake_at = self.runtime.wake_at
+        if wake_at is not None and wake_at <= self._clock.monotonic_ms():
+            self._take(TimePassed())
+        else:
+            self._set_timer()
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _read(self, wanted: ReadLog) -> None:
+        """What is there at once where there is little; otherwise others have their turn first."""
+        if wanted.offset < wanted.end_offset:
+            self._run(self._read_soon(wanted))
+        else:
+            self._read_now(wanted)
+
+    async def _read_soon(self, wanted: ReadLog) -> None:
+        await asyncio.sleep(0)
+        self._read_now(wanted)
+
+    def _read_now(self, wanted: ReadLog) -> None:
+        partition = self._partition
+        if partition is None or wanted.epoch != self.runtime.epoch:
+            return
+        try:
+            found: Event = read_piece(partition.log, wanted)
+        except (ProtocolError, OSError) as error:
+            logger.error(
+                "%s cannot be read, and its groups cannot be served: %s; have another broker lead it, or restore it.",
+                partition.log.path,
+                error,
+            )
+            found = ReadFailed(wanted.epoch)
+        self._take(found)

@@ -1,0 +1,260 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have read.
+
+Serves    OffsetCommit 2–10, OffsetFetch 1–10 (several groups from version 8 on), OffsetDelete 0; topic ids from version
+          10 on.
+Answers   what the group's coordinator says (`coordinator/offsets.py`); a commit is acknowledged when the high watermark
+          has passed it. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, for itself alone.
+Departs   from Kafka 4.3: offsets expire only in groups that nobody is in, counted from when that was; `require_stable`
+          waits for nothing until there are transactions.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.metadata.image import Image
+from penstock.model.errors import ErrorCode
+from penstock.server.group_answer import GroupAnswer, ask_group, asked_by, framed
+from penstock.server.handlers.needs import Needs, node_of
+from penstock.server.serving import Answer, Call, serves, serves_frames
+from penstock.wire.codec import decode_request
+from penstock.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from penstock.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from penstock.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+FIRST_WITH_IDS: Final = 10
+FIRST_WITH_GROUPS: Final = 8
+FIRST_WITH_GROUP_ERROR: Final = 2
+
+# --- committing -------------------------------------------------------------------------------------------------------
+
+
+@serves_frames(OffsetCommitRequest, is_prompt=True)
+def offset_commit(call: Call, frame: memoryview, position: int) -> Answer:
+    """A group remembers how far it has read."""
+    version = call.version
+    request = decode_request(OffsetCommitRequest, version, frame, position)
+    node = node_of(call)
+    image = node.controller.image
+    known, gone = _split(request.topics, image, version)
+
+    def refused(code: ErrorCode) -> OffsetCommitResponse:
+        code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
+        return OffsetCommitResponse(topics=[*[_failed(topic, code) for topic in known], *gone])
+
+    if not known and gone:
+        return framed(call, OffsetCommitResponse(topics=gone))
+    if not gone and version < FIRST_WITH_IDS:
+        return ask_group(node.groups, call, request.group_id, request, refused)
+    shard, code = node.groups.place(request.group_id)
+    if shard is None:
+        return framed(call, refused(code))
+    waiting = CommitAnswer(call, shard, refused)
+    waiting.gone = gone
+    named = OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        topics=known,
+    )
+    waiting.ticket = shard.ask(asked_by(call, named), waiting.told)
+    if waiting.error is not None:
+        raise waiting.error
+    return waiting if waiting.answer is None else waiting.answer
+
+
+class CommitAnswer(GroupAnswer):
+    """A commit in which topics were named that are not there."""
+
+    __slots__ = ("gone",)
+
+    gone: Sequence[OffsetCommitResponseTopic]
+
+    def told(self, reply: OffsetCommitResponse | None, code: ErrorCode) -> None:
+        """Both parts together."""
+        if reply is not None:
+            reply = OffsetCommitResponse(topics=[*reply.topics, *self.gone])
+        super().told(reply, code)
+
+
+def _split(
+    topics: Sequence[OffsetCommitRequestTopic], image: Image, version: int
+) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
+    """Topics that are there, by name; and what is said of the others."""
+    known, gone = [], []
+    for topic in topics:
+        if version >= FIRST_WITH_IDS:
+            found = image.topic_by_id(topic.topic_id)
+            if found is None:
+                gone.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            known.append(
+                OffsetCommitRequestTopic(name=found.name, topic_id=topic.topic_id, partitions=topic.partitions)
+            )
+        elif topic.name in image.topics:
+            known.append(topic)
+        else:
+            gone.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return known, gone
+
+
+def _failed(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ],
+    )
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------------
+
+
+@serves(OffsetFetchRequest)
+async def offset_fetch(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    """How far groups have read."""
+    node = node_of(call)
+    if call.version >= FIRST_WITH_GROUPS:
+        return OffsetFetchResponse(groups=[await _fetch(node, call, each) for each in request.groups])
+    topics = request.topics
+    group = OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics],
+    )
+    found = await _fetch(node, call, group)
+    if found.error_code and call.version < FIRST_WITH_GROUP_ERROR:
+        found = OffsetFetchResponseGroup(
+            group_id=found.group_id, topics=[_without(each, found.error_code) for each in group.topics or ()]
+        )
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition_index,
+                        committed_offset=each.committed_offset,
+                        committed_leader_epoch=each.committed_leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error_code,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in found.topics
+        ],
+    )
+
+
+async def _fetch(node: Needs, call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """One group, topics by id where the version has them."""
+    has_ids = call.version >= FIRST_WITH_IDS
+    gone: list[OffsetFetchResponseTopics] = []
+    asked = group
+    if has_ids and group.topics is not None:
+        known, image = [], node.controller.image
+        for topic in group.topics:
+            found = image.topic_by_id(topic.topic_id)
+            if found is None:
+                gone.append(_without(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            else:
+                known.append(
+                    OffsetFetchRequestTopics(
+                        name=found.name, topic_id=topic.topic_id, partition_indexes=topic.partition_indexes
+                    )
+                )
+        asked = OffsetFetchRequestGroup(
+            group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known
+        )
+    shard, code = node.groups.place(group.group_id)
+    if shard is None:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=code)
+    reply: OffsetFetchResponseGroup | None
+    reply, code = await node.groups.ask(shard, asked_by(call, asked))
+    if reply is None:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=code)
+    if has_ids and group.topics is None:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=_with_ids(reply.topics, node.controller.image))
+    if not gone or reply.error_code:
+        return reply
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=[*reply.topics, *gone])
+
+
+def _with_ids(topics: Sequence[OffsetFetchResponseTopics], image: Image) -> list[OffsetFetchResponseTopics]:
+    """A topic that was deleted a moment ago has none, and is not told of."""
+    return [
+        OffsetFetchResponseTopics(topic_id=found.topic_id, partitions=topic.partitions)
+        for topic in topics
+        if (found := image.topics.get(topic.name)) is not None
+    ]
+
+
+def _without(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(partition_index=each, committed_offset=-1, metadata="", error_code=code)
+            for each in topic.partition_indexes
+        ],
+    )
+
+
+# --- forgetting -------------------------------------------------------------------------------------------------------
+
+
+@serves(OffsetDeleteRequest)
+async def offset_delete(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+    """A group forgets how far it has read."""
+    node = node_of(call)
+    shard, code = node.groups.place(request.group_id)
+    if shard is None:
+        return OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=())
+    image = node.controller.image
+    known = [topic for topic in request.topics if topic.name in image.topics]
+    gone = [
+        OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetDeleteResponsePartition(
+                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if topic.name not in image.topics
+    ]
+    asked = OffsetDeleteRequest(group_id=request.group_id, topics=known)
+    reply: OffsetDeleteResponse | None
+    reply, code = await node.groups.ask(shard, asked_by(call, asked))
+    if reply is None:
+        return OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=())
+    topics = reply.topics if reply.error_code else [*reply.topics, *gone]
+    return OffsetDeleteResponse(error_code=reply.error_code, throttle_time_ms=0, topics=topics)
