@@ -171,6 +171,11 @@ simulate-replication count="10000" *arguments:
 simulate-replicas count="1000" *arguments:
     python -m tests.simulation.replicas next {{ count }} --record {{ arguments }}
 
+# worlds of three whole servers that coordinate groups that no run has had yet, 22 virtual seconds each; adds to
+# docs/results/coordinators-simulation.md
+simulate-coordinators count="1000" *arguments:
+    python -m tests.simulation.coordinators next {{ count }} --record {{ arguments }}
+
 # replication with one rule taken out at a time: how many worlds it takes to notice; writes docs/results/replication-mutants.md
 replication-mutants *arguments:
     python -m tests.simulation.replication_mutants --record {{ arguments }}

@@ -182,3 +182,64 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_while_that_is_there(town:
     )
     reader.consumer.close()
     assert "3 nodes serve" in town.shell("cluster", "up", *HERE)
+
+
+class Member:
+    """A consumer in a group, and what it was acknowledged."""
+
+    def __init__(self, town: Town, group: str, protocol: str) -> None:
+        self.group = group
+        options = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 300} if protocol == "classic" else {}
+        self.consumer: Any = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": town.bootstrap,
+                "group.id": group,
+                "group.protocol": protocol,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **options,
+            }
+        )
+        self.consumer.subscribe([TOPIC])
+        until(lambda: self.consumer.poll(0.1) is not None or len(self.consumer.assignment()) == 3)
+
+    def commit(self, offset: int) -> None:
+        """Returns when it is acknowledged, whoever coordinates by then."""
+        wanted = [confluent_kafka.TopicPartition(TOPIC, index, offset) for index in range(3)]
+
+        def is_acknowledged() -> bool:
+            self.consumer.poll(0)
+            try:
+                told = self.consumer.commit(offsets=wanted, asynchronous=False)
+            except confluent_kafka.KafkaException:
+                return False
+            return all(each.error is None for each in told)
+
+        until(is_acknowledged)
+
+    def committed(self) -> set[int]:
+        wanted = [confluent_kafka.TopicPartition(TOPIC, index) for index in range(3)]
+        return {each.offset for each in self.consumer.committed(wanted, DEADLINE_S)}
+
+
+def test_commits_outlive_coordinators_that_are_killed(town: Town) -> None:
+    """Of a group of each protocol: the next coordinator knows its members, and how far they have read."""
+    until(town.is_whole)
+    town.write("groups", 30)
+    members = [Member(town, protocol, protocol) for protocol in ("classic", "consumer")]
+    for number, member in enumerate(members):
+        member.commit(7 + number)
+    for number, member in enumerate(members):
+        described = town.admin.describe_consumer_groups([member.group])[member.group].result(DEADLINE_S)
+        killed = described.coordinator.id
+        assert town.shell("cluster", "kill", str(killed), *HERE) == f"Killed node {killed}.\n"
+        assert member.committed() == {7 + number}
+        member.commit(17 + number)
+        now = town.admin.describe_consumer_groups([member.group])[member.group].result(DEADLINE_S)
+        assert now.coordinator.id != killed
+        assert [each.member_id for each in now.members] == [each.member_id for each in described.members]
+        assert "3 nodes serve" in town.shell("cluster", "up", *HERE)
+        until(town.is_whole)
+    assert [member.committed() for member in members] == [{17}, {18}]
+    for member in members:
+        member.consumer.close()
