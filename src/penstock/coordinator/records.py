@@ -5,10 +5,12 @@ written by a newer version or belongs to kinds of groups that are not served her
 """
 
 import struct
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from penstock.model.errors import MalformedMessage
 from penstock.wire import codec
+from penstock.wire.compile import Reader
 from penstock.wire.declare import StoredKey, StoredValue
 from penstock.wire.stored import consumer_groups, consumer_offsets
 
@@ -26,6 +28,8 @@ VALUES: Final[dict[int, type[StoredValue]]] = {kind.TYPE: kind for kind in _DECL
 
 _WRITTEN: Final = {consumer_offsets.OffsetCommitValue.TYPE: 3, consumer_offsets.GroupMetadataValue.TYPE: 3}
 """Versions that are written where that is not the newest: those that tools of today can read."""
+
+KEYS_KEPT: Final = 10_000
 
 
 class GroupRecord(NamedTuple):
@@ -48,20 +52,38 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     return bytes(out), bytes(body)
 
 
+@lru_cache(maxsize=KEYS_KEPT)
+def _decode_key(key: bytes) -> StoredKey | None:
+    """The same partitions are committed again and again: their keys are read once."""
+    if len(key) < _INT16.size:
+        return None
+    kind = KEYS.get(_INT16.unpack_from(key)[0])
+    return None if kind is None else codec.decode(kind, 0, key, _INT16.size)
+
+
+@cache
+def _value_reader(kind: int, version: int) -> Reader | None:
+    return codec.reader_for(VALUES[kind], version) if version in VALUES[kind].VERSIONS else None
+
+
 def decode_record(key: bytes | None, value: bytes | None) -> GroupRecord | None:
     """The record, or None if it is nothing that is understood here. MalformedMessage if it should be, but is not."""
-    if key is None or len(key) < _INT16.size:
+    read = None if key is None else _decode_key(key)
+    if read is None:
         return None
-    (number,) = _INT16.unpack_from(key)
-    kind = KEYS.get(number)
-    if kind is None:
-        return None
-    read = codec.decode(kind, 0, key, _INT16.size)
     if value is None:
         return GroupRecord(read, None)
+    number = read.TYPE
     if len(value) < _INT16.size:
         raise MalformedMessage(f"a value of type {number} has no version")
     (version,) = _INT16.unpack_from(value)
-    if version not in VALUES[number].VERSIONS:
+    reader = _value_reader(number, version)
+    if reader is None:
         return None
-    return GroupRecord(read, codec.decode(VALUES[number], version, value, _INT16.size))
+    try:
+        found, end = reader(value, _INT16.size)
+        if end == len(value):
+            return GroupRecord(read, found)
+    except (IndexError, struct.error, UnicodeDecodeError):
+        pass
+    return GroupRecord(read, codec.decode(VALUES[number], version, value, _INT16.size))  # which says what is wrong

@@ -17,7 +17,7 @@ from penstock.model.errors import BatchTooLarge, CorruptBatch, ErrorCode, Protoc
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules
-from penstock.records.rows import rows
+from penstock.records.rows import stored_rows
 from penstock.server.metadata_log import whole_batches
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
@@ -109,9 +109,10 @@ def read_piece(log: Log, wanted: ReadLog) -> LogRead:
         next_offset = batch.last_offset + 1
         if batch.is_control:
             continue
+        first_delta = offset - batch.base_offset
         found += [
             record
-            for row in rows(batch, DEFAULT_LIMITS.batch_decompressed_bytes_max)
-            if row.offset >= offset and (record := decode_record(row.key, row.value)) is not None
+            for _, _, delta, key, value, _ in stored_rows(batch, DEFAULT_LIMITS.batch_decompressed_bytes_max)
+            if delta >= first_delta and (record := decode_record(key, value)) is not None
         ]
     return LogRead(wanted.epoch, wanted.offset, found, next_offset)

@@ -73,3 +73,23 @@ def test_the_least_number_goes_to_the_first_partition() -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
     assert partition_of("polygenelubricants", 50) == 0
     assert partition_of("a", 50) == 47
+
+
+def test_a_value_that_is_not_whole_says_so_however_often_its_key_was_read() -> None:
+    key, value = encode_record(
+        GroupRecord(
+            OffsetCommitKey(group="g", topic="t", partition=1),
+            OffsetCommitValue(offset=1, leader_epoch=2, metadata="note", commit_timestamp=3),
+        )
+    )
+    assert value is not None
+    for _ in range(2):
+        found = decode_record(key, value)
+        assert found is not None
+        assert encode_record(found) == (key, value)
+        for broken in (value[:-1], value + b"x", value[:17] + b"\xff" + value[18:], value[:1], b""):
+            with pytest.raises(MalformedMessage):
+                decode_record(key, broken)
+        with pytest.raises(MalformedMessage):
+            decode_record(key[:-1], value)
+    assert decode_record(key, b"\x7f\xff" + value[2:]) is None, "a later version is passed over"
