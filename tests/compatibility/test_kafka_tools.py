@@ -2,8 +2,11 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from typing import Any, Final
 
+import confluent_kafka
 import pytest
 
 from penstock.records.compression import Codec
@@ -17,6 +20,8 @@ from tests.compatibility.samples import NOW_MS, build
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("kafka_tools")]
 
 API_LINE = re.compile(r"^\t\w+\((\d+)\): (\d+)(?: to (\d+))? \[usable: (\d+)\],?$", re.MULTILINE)
+
+WAIT_S: Final = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +69,9 @@ def test_offsets_and_sizes_are_those_of_what_was_produced(
     for batch in batches:
         penstock_client.produce(topic, 0, batch)
     bootstrap = ("--bootstrap-server", penstock.bootstrap)
-    for time, offset in ("earliest", 0), ("latest", 3), ("max-timestamp", 1), (str(NOW_MS + 9), 1):
-        said = tools.run("kafka-get-offsets", *bootstrap, "--topic", topic.name, "--time", time).decode()
-        assert said.strip() == f"{topic.name}:0:{offset}", time
+    for moment, offset in ("earliest", 0), ("latest", 3), ("max-timestamp", 1), (str(NOW_MS + 9), 1):
+        said = tools.run("kafka-get-offsets", *bootstrap, "--topic", topic.name, "--time", moment).decode()
+        assert said.strip() == f"{topic.name}:0:{offset}", moment
     said = tools.run("kafka-log-dirs", *bootstrap, "--describe", "--topic-list", topic.name).decode()
     (broker,) = json.loads(said.splitlines()[-1])["brokers"]
     (directory,) = broker["logDirs"]
@@ -153,3 +158,35 @@ def test_kafka_topics_lists_and_describes(
         ["1", "1", "1", "1"],
     ]
     assert tools.run("kafka-topics", *bootstrap, "--describe", "--under-replicated-partitions") == b""
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_groups_are_seen_set_back_and_taken_away(
+    protocol: str, tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
+) -> None:
+    topic, group = penstock_client.create_topic(f"tools-{protocol}", 2), f"tools-{protocol}-group"
+
+    def ask(*arguments: str) -> str:
+        command = ("--bootstrap-server", penstock.bootstrap, "--group", group, *arguments)
+        return tools.run("kafka-consumer-groups", *command).decode()
+
+    consumer: Any = confluent_kafka.Consumer(
+        {"bootstrap.servers": penstock.bootstrap, "group.id": group, "group.protocol": protocol}
+    )
+    consumer.subscribe([topic.name])
+    end_s = time.monotonic() + WAIT_S
+    while len(consumer.assignment()) < 2:
+        assert consumer.poll(0.1) is None
+        assert time.monotonic() < end_s
+    places = [confluent_kafka.TopicPartition(topic.name, index, 0) for index in range(2)]
+    consumer.commit(offsets=places, asynchronous=False)
+    assert f"{group} " in ask("--describe", "--members", "--verbose")
+    assert "Stable" in ask("--describe", "--state")
+    consumer.close()
+    rows = [line.split()[:5] for line in ask("--describe").splitlines() if line.startswith(group)]
+    assert sorted(rows) == [[group, topic.name, str(index), "0", "0"] for index in range(2)]
+    assert topic.name in ask("--reset-offsets", "--to-latest", "--topic", topic.name, "--execute")
+    listed = tools.run("kafka-consumer-groups", "--bootstrap-server", penstock.bootstrap, "--list").decode()
+    assert group in listed.split()
+    assert "Successful" in ask("--delete-offsets", "--topic", topic.name)
+    assert "successful" in ask("--delete")
