@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock.client.admin import BROKER_DECIDES, Admin, CreatedTopic
-from penstock.client.client import Client, Headers, IsolationName, Published, Text
+from penstock.client.client import Client, Headers, IsolationName, Published, Text, check_group_options
 from penstock.client.consumer import Message, PartitionRecords, Start
 from penstock.client.errors import Closed
-from penstock.client.metadata import Topic
+from penstock.client.group_consumer import GroupConsumer
+from penstock.client.metadata import Topic, TopicPartition
 
 T = TypeVar("T")
 
@@ -116,8 +117,15 @@ class SyncClient:
         isolation: IsolationName = "read_uncommitted",
         max_batch: int = 500,
         idle_ms_max: int | None = None,
+        group: str | None = None,
+        instance_id: str | None = None,
     ) -> Iterator[Message]:
         """As Client.consume."""
+        if group is not None:
+            check_group_options(partitions, until_end=until_end)
+            member = self.run(_member(self._client, topic, group, start, instance_id, isolation))
+            yield from self._messages_of(member, max_batch, idle_ms_max)
+            return
         pieces = self.consume_batches(
             topic,
             start,
@@ -130,6 +138,33 @@ class SyncClient:
         for piece in pieces:
             yield from piece.messages()
 
+    def _messages_of(self, member: GroupConsumer, max_batch: int, idle_ms_max: int | None) -> Iterator[Message]:
+        try:
+            while (piece := self.run(member.fetch_records(max_batch, idle_ms_max))) is not None:
+                claim = member.claim(piece.partition)
+                next_offset = piece.records[0].offset
+                try:
+                    for message in piece.messages():
+                        if not member.holds(piece.partition, claim):
+                            break
+                        yield message
+                        next_offset = message.offset + 1
+                except BaseException:
+                    if not self._is_closed:
+                        self.run(_done(member, piece.partition, next_offset))
+                    raise
+        finally:
+            if not self._is_closed:
+                self.run(self._client.release(member))
+
+    def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
+        """As Client.commit_offset."""
+        self.run(self._client.commit_offset(topic, group, partition, offset))
+
+    def committed(self, topic: str, group: str) -> dict[int, int]:
+        """As Client.committed."""
+        return self.run(self._client.committed(topic, group))
+
     def consume_batches(
         self,
         topic: str,
@@ -140,6 +175,8 @@ class SyncClient:
         isolation: IsolationName = "read_uncommitted",
         max_batch: int = 500,
         idle_ms_max: int | None = None,
+        group: str | None = None,
+        instance_id: str | None = None,
     ) -> Iterator[PartitionRecords]:
         """As Client.consume_batches."""
         pieces = self._client.consume_batches(
@@ -150,6 +187,8 @@ class SyncClient:
             isolation=isolation,
             max_batch=max_batch,
             idle_ms_max=idle_ms_max,
+            group=group,
+            instance_id=instance_id,
         )
         try:
             while (piece := self.run(_next(pieces))) is not None:
@@ -161,6 +200,14 @@ class SyncClient:
 
 async def _made(bootstrap: str | Sequence[str] | None, options: dict[str, Any]) -> Client:
     return Client(bootstrap, **options)
+
+
+async def _member(client: Client, *how: Any) -> GroupConsumer:
+    return client.member(*how)
+
+
+async def _done(member: GroupConsumer, partition: TopicPartition, offset: int) -> None:
+    member.done(partition, offset)
 
 
 async def _next(pieces: AsyncIterator[PartitionRecords]) -> PartitionRecords | None:

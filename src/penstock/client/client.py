@@ -8,15 +8,19 @@
 Text is sent as UTF-8. `admin`, `producer` and `consumer` give the whole set of tools.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from penstock.client.admin import BROKER_DECIDES, Admin, CreatedTopic
 from penstock.client.cluster import Cluster
+from penstock.client.commits import commit_offsets, committed_offsets
 from penstock.client.connection import SOFTWARE, Login
 from penstock.client.consumer import At, Consumer, Message, PartitionRecords, Start
+from penstock.client.coordinator_link import CoordinatorLink
 from penstock.client.fetcher import FetchSettings
+from penstock.client.group_consumer import GroupConsumer
 from penstock.client.login import SaslLogin
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Isolation
@@ -88,7 +92,7 @@ class Client:
         self.admin = Admin(self.cluster)
         self._producer_options = dict(producer or {})
         self._producer: Producer | None = None
-        self._opened: dict[Producer | Consumer, None] = {}
+        self._opened: dict[Producer | Consumer | GroupConsumer, None] = {}
 
     @staticmethod
     def blocking(bootstrap: str | Sequence[str] | None = None, **options: Any) -> "SyncClient":
@@ -150,6 +154,12 @@ class Client:
         self._opened[made] = None
         return made
 
+    def group_consumer(self, group: str, *topics: str, **options: Any) -> GroupConsumer:
+        """A member of a group, with `fetch_records` and `commit`; closed with the client at the latest."""
+        made = GroupConsumer(self.cluster, group, topics, **options)
+        self._opened[made] = None
+        return made
+
     async def publish(
         self,
         topic: str,
@@ -184,8 +194,23 @@ class Client:
         isolation: IsolationName = "read_uncommitted",
         max_batch: int = 500,
         idle_ms_max: int | None = None,
+        group: str | None = None,
+        instance_id: str | None = None,
     ) -> AsyncIterator[Message]:
-        """Records one by one: for ever, or `until_end` of what is there now, or until none came for `idle_ms_max`."""
+        """Records one by one: for ever, or `until_end` of what is there now, or until none came for `idle_ms_max`.
+
+        In a `group`, partitions are shared with its other members, and each goes on where the group is; `start` is for
+        those of which nothing is committed. A record is read when the next is asked for, and committed soon after;
+        `instance_id` keeps the place of a process that is restarted.
+        """
+        if group is not None:
+            check_group_options(partitions, until_end=until_end)
+            member = self.member(topic, group, start, instance_id, isolation)
+            async with aclosing(self._batches_of(member, max_batch, idle_ms_max)) as found:
+                async for piece in found:
+                    for message in member.messages(piece):
+                        yield message
+            return
         pieces = self.consume_batches(
             topic,
             start,
@@ -209,8 +234,17 @@ class Client:
         isolation: IsolationName = "read_uncommitted",
         max_batch: int = 500,
         idle_ms_max: int | None = None,
+        group: str | None = None,
+        instance_id: str | None = None,
     ) -> AsyncIterator[PartitionRecords]:
         """As `consume`, but up to `max_batch` records of one partition at a time."""
+        if group is not None:
+            check_group_options(partitions, until_end=until_end)
+            member = self.member(topic, group, start, instance_id, isolation)
+            async with aclosing(self._batches_of(member, max_batch, idle_ms_max)) as found:
+                async for each in found:
+                    yield each
+            return
         consumer = self.consumer(FetchSettings(isolation=Isolation[isolation.upper()]))
         try:
             if partitions is None:
@@ -223,6 +257,48 @@ class Client:
         finally:
             self._opened.pop(consumer, None)
             await consumer.close()
+
+    def member(
+        self, topic: str, group: str, start: Start, instance_id: str | None, isolation: IsolationName
+    ) -> GroupConsumer:
+        """A member as `consume` makes it."""
+        fetching = FetchSettings(isolation=Isolation[isolation.upper()])
+        return self.group_consumer(group, topic, start=start, instance_id=instance_id, fetching=fetching)
+
+    async def _batches_of(
+        self, member: GroupConsumer, max_batch: int, idle_ms_max: int | None
+    ) -> AsyncGenerator[PartitionRecords, None]:
+        try:
+            while (piece := await member.fetch_records(max_batch, idle_ms_max)) is not None:
+                yield piece
+        finally:
+            await self.release(member)
+
+    async def release(self, member: GroupConsumer) -> None:
+        """Closes a member: what it has read is committed, and it leaves."""
+        self._opened.pop(member, None)
+        await member.close()
+
+    # --- groups
+
+    async def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
+        """Lets a group that nobody is in go on at an offset."""
+        await commit_offsets(CoordinatorLink(self.cluster, group), {TopicPartition(topic, partition): offset})
+
+    async def committed(self, topic: str, group: str) -> dict[int, int]:
+        """Where a group goes on, by partition; those of which nothing is committed are not in it."""
+        known = await self.cluster.topic(topic)
+        wanted = [TopicPartition(topic, each.index) for each in known.partitions]
+        found = await committed_offsets(CoordinatorLink(self.cluster, group), wanted)
+        return {each.partition: offset for each, offset in found.items()}
+
+
+def check_group_options(partitions: Iterable[int] | None, *, until_end: bool) -> None:
+    """What makes no sense in a group."""
+    if partitions is not None:
+        raise ValueError("a group shares out partitions by itself: leave out either group or partitions")
+    if until_end:
+        raise ValueError("a member of a group has no end of its own: use idle_ms_max, or leave the loop")
 
 
 def _encoded(text: Text | None) -> bytes | None:

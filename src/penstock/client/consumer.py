@@ -5,7 +5,7 @@ when it asked, and then an end. Groups are not its business.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -74,6 +74,7 @@ class Consumer:
         self._fetcher = Fetcher(cluster, self._settings)
         self._open: tuple[Cursor, int, Fetched, Iterator[Record]] | None = None
         self._is_closed = False
+        self._trouble: ClientError | None = None
 
     async def close(self) -> None:
         """Ends the fetching."""
@@ -87,7 +88,7 @@ class Consumer:
         self, starts: Mapping[TopicPartition, Start], *, until_end: bool = False, timeout_ms: int | None = None
     ) -> None:
         """Reads these partitions and no others."""
-        self.assign_ranges(await self._resolve(starts, until_end=until_end, timeout_ms=timeout_ms))
+        self.assign_ranges(await self.resolve(starts, until_end=until_end, timeout_ms=timeout_ms))
 
     def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int | None]]) -> None:
         """Reads these partitions and no others, each from an offset up to an end, or for ever."""
@@ -97,6 +98,24 @@ class Consumer:
         for partition, (offset, end_offset) in ranges.items():
             self._fetcher.cursors[partition] = Cursor(partition, offset, end_offset)
         self._fetcher.wake()
+
+    def add_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int | None]]) -> None:
+        """Reads these partitions, too."""
+        for partition, (offset, end_offset) in ranges.items():
+            self._fetcher.cursors[partition] = Cursor(partition, offset, end_offset)
+        self._fetcher.wake()
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads these no more: no record of them is given from now on, fetched or not."""
+        for partition in partitions:
+            cursor = self._fetcher.cursors.pop(partition, None)
+            if cursor is not None and self._open is not None and self._open[0] is cursor:
+                self._open = None
+
+    def fail(self, trouble: ClientError) -> None:
+        """Whoever reads is told this, now and whenever it asks again."""
+        self._trouble = trouble
+        self._fetcher.tell()
 
     async def assign_topic(
         self, topic: str, start: Start, *, until_end: bool = False, timeout_ms: int | None = None
@@ -109,7 +128,7 @@ class Consumer:
     async def seek(self, partition: TopicPartition, start: Start, *, timeout_ms: int | None = None) -> None:
         """Goes on elsewhere in a partition."""
         cursor = self._cursor(partition)
-        (offset, _) = (await self._resolve({partition: start}, until_end=False, timeout_ms=timeout_ms))[partition]
+        (offset, _) = (await self.resolve({partition: start}, until_end=False, timeout_ms=timeout_ms))[partition]
         cursor.seek(offset, cursor.end_offset)
         if self._open is not None and self._open[0] is cursor:
             self._open = None
@@ -144,8 +163,8 @@ class Consumer:
             raise ValueError(f"{partition} is not assigned")
         return cursor
 
-    async def _resolve(
-        self, starts: Mapping[TopicPartition, Start], *, until_end: bool, timeout_ms: int | None
+    async def resolve(
+        self, starts: Mapping[TopicPartition, Start], *, until_end: bool = False, timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[int, int | None]]:
         """Offsets for starts, and ends if there are to be any."""
         isolation = self._settings.isolation
@@ -231,6 +250,8 @@ class Consumer:
                 while True:
                     if self._is_closed:
                         raise Closed("this consumer was closed")
+                    if self._trouble is not None:
+                        raise self._trouble
                     while queue:
                         cursor, life, fetched = queue.popleft()
                         if cursor.life == life and self._fetcher.cursors.get(cursor.partition) is cursor:

@@ -94,10 +94,32 @@ class OutOfRange(Refused):
         self.log_end = log_end
 
 
+class CommitFailed(Refused):
+    """The group goes on without whoever commits: its records are handed out again, to whoever reads them now."""
+
+    def __init__(self, code: ErrorCode, group_id: str, partition: TopicPartition, *, is_member: bool) -> None:
+        if not is_member:
+            text = "the group has members, and only they may commit: stop them first, or name a group that nobody is in"
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            text = "another process has the same instance_id by now: give every process its own"
+        else:
+            text = (
+                "the partition is in other hands by now, and its records will be read again there: "
+                "take smaller batches (max_batch) or allow more time for one (rebalance_timeout_ms)"
+            )
+        super().__init__(code, text, f"group {group_id}, {partition}")
+        self.partition = partition
+
+
 def check(code: ErrorCode, message: str | None = None, subject: str | None = None) -> None:
     """Raises Refused unless all is well."""
     if code is not ErrorCode.NONE:
         raise Refused(code, message or _ADVICE.get(code), subject)
+
+
+def advice(code: ErrorCode) -> str | None:
+    """What to do about a code, where we know better than the broker."""
+    return _ADVICE.get(code)
 
 
 _ADVICE = {
@@ -110,6 +132,19 @@ _ADVICE = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know this compression",
     ErrorCode.INVALID_RECORD: "the broker refuses a record: a compacted topic needs keys",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group reads this topic: stop its members first",
+    ErrorCode.INVALID_GROUP_ID: "a group needs a name",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the group's members share out partitions in another way than "
+    "cooperative-sticky: set partition.assignment.strategy of all of them to it, or join another group",
+    ErrorCode.FENCED_INSTANCE_ID: "another process has joined with the same instance_id: give every process its own",
+    ErrorCode.UNRELEASED_INSTANCE_ID: "a process with the same instance_id is in the group: stop it first, or wait "
+    "until its session is over",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker allows: see group.max.size",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "the broker allows no such session_timeout_ms: see "
+    "group.min.session.timeout.ms and group.max.session.timeout.ms",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the broker takes no metadata as long: see offset.metadata.max.bytes",
     ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach to this offset (any more)",
 }
 """Where a broker sends nothing but a code, and the code alone does not help."""

@@ -81,7 +81,8 @@ class Fetcher:
         if self._waker is not None and not self._waker.done():
             self._waker.set_result(None)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """There is something new for whoever reads."""
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
@@ -178,7 +179,7 @@ class Fetcher:
             self._take(cursor, asked[cursor], part, response)
             if part.records is not None and len(part.records):
                 self.cursors[cursor.partition] = self.cursors.pop(cursor.partition)  # others go first next time
-        self._tell()
+        self.tell()
 
     def _request(self, connection: BrokerConnection, cursors: list[Cursor]) -> tuple[FetchRequest, int]:
         view = self._cluster.view
@@ -259,4 +260,4 @@ class Fetcher:
         is_hopeless = is_corrupt or not error.is_retriable
         if cursor.failed(now_ms, wait_ms) >= self._settings.patience_ms or is_hopeless:
             cursor.trouble = error
-            self._tell()
+            self.tell()

@@ -103,6 +103,7 @@ class Brokers:
         self.seen: list[tuple[int, Api, int]] = []
         """Every request: at which broker, of which API, in which version."""
         self.requests: list[tuple[float, Request]] = []
+        self.served: tuple[Api, ...] = SERVED
         self.newest: dict[Api, int] = {}
         """Versions above this are not served."""
         self.produce_delay_s = 0.0
@@ -165,13 +166,14 @@ class Brokers:
         if fault is Fault.CLOSE:
             connection.close()
             return
-        response = await self._handle(node_id, start.version, request, fault if isinstance(fault, ErrorCode) else None)
+        response = await self.handle(node_id, start.version, request, fault if isinstance(fault, ErrorCode) else None)
         if fault is Fault.CLOSE_AFTER:
             connection.close()
         elif fault is not Fault.SILENCE and response is not None:
             await connection.send([response_frame(response, start.version, start.correlation_id)])
 
-    async def _handle(self, node_id: int, version: int, request: Request, code: ErrorCode | None) -> Response | None:
+    async def handle(self, node_id: int, version: int, request: Request, code: ErrorCode | None) -> Response | None:
+        """What a broker answers; a code is for those requests that can carry one."""
         match request:
             case api_versions.ApiVersionsRequest():
                 return api_versions.ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._versions())
@@ -207,7 +209,7 @@ class Brokers:
 
     def _versions(self) -> list[api_versions.ApiVersion]:
         found = []
-        for api in SERVED:
+        for api in self.served:
             versions = request_class(api).VERSIONS
             newest = min(versions.last, self.newest.get(api, versions.last))
             found.append(api_versions.ApiVersion(api_key=api, min_version=versions.first, max_version=newest))

@@ -1,0 +1,328 @@
+"""Reads topics as a member of a group: what the group gives it, from where the group is, at least once.
+
+What was handed out counts as read when the reader asks for more. That is committed by itself, at most a
+`commit_interval_ms` later, before a partition changes hands, and at the end; so whatever was in hand when something
+broke is handed out again, here or elsewhere. No record is given of a partition that was taken away: neither of one that
+was fetched ahead, nor after a session that may be over.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Final, Literal, NamedTuple
+
+from penstock.client.bell import Bell
+from penstock.client.classic_member import ClassicMember
+from penstock.client.cluster import Cluster
+from penstock.client.commits import FENCED, commit_offsets, committed_offsets
+from penstock.client.consumer import Consumer, Message, PartitionRecords, Start
+from penstock.client.consumer_member import ConsumerMember, is_not_for_us
+from penstock.client.coordinator_link import CoordinatorLink
+from penstock.client.errors import ClientError, Closed, CommitFailed
+from penstock.client.fetcher import FetchSettings
+from penstock.client.membership import GroupSettings, Membership
+from penstock.client.metadata import TopicPartition
+from penstock.client.retry import pause_ms
+from penstock.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+LEAVE_MS: Final = 5_000
+"""How long closing may take to commit and to say goodbye."""
+LOOK_MS: Final = 100
+
+
+class InHand(NamedTuple):
+    """A batch that the reader has."""
+
+    partition: TopicPartition
+    claim: int
+    next_offset: int
+    since_ms: int
+
+
+class GroupConsumer:
+    """See the module. One reader at a time; it joins when it first asks."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        topics: Sequence[str],
+        *,
+        start: Start = "earliest",
+        out_of_range: Literal["error", "earliest", "latest"] = "error",
+        instance_id: str | None = None,
+        commits: bool = True,
+        settings: GroupSettings | None = None,
+        fetching: FetchSettings | None = None,
+    ) -> None:
+        if isinstance(start, int):
+            raise ValueError('a group starts at "earliest", "latest" or At(timestamp_ms), not at one offset for all')
+        self.group_id = group_id
+        self._cluster = cluster
+        self._clock = cluster.ports.clock
+        self._topics = tuple(topics)
+        self._start: Start = start
+        self._instance_id = instance_id
+        self._commits = commits
+        self._settings = settings if settings is not None else GroupSettings()
+        self._consumer = Consumer(cluster, fetching, out_of_range=out_of_range)
+        self._link = CoordinatorLink(cluster, group_id)
+        self._claims: dict[TopicPartition, int] = {}
+        self._claimed = 0
+        self._read: dict[TopicPartition, int] = {}
+        """Where the group is to go on, as far as the reader is done."""
+        self._committed: dict[TopicPartition, int] = {}
+        self._in_hand: InHand | None = None
+        self._taken: tuple[PartitionRecords, int, int] | None = None
+        """A batch on its way to the reader, its claim, and where the partition goes on behind it."""
+        self._handed_back = Bell()
+        self._to_commit = Bell()
+        self._lock = asyncio.Lock()
+        self._membership: Membership | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_closed = False
+
+    # --- reading
+
+    async def fetch_records(self, max_records: int = 500, timeout_ms: int | None = None) -> PartitionRecords | None:
+        """The next records of some partition; None when none came in time. What was handed out before is read."""
+        self.hand_back()
+        if self._is_closed:
+            raise Closed("this consumer was closed")
+        if not self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks = [loop.create_task(self._take_part()), loop.create_task(self._commit_at_times())]
+        deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        while True:
+            left_ms = None if deadline_ms is None else max(0, deadline_ms - self._clock.monotonic_ms())
+            if self._taken is None:
+                piece = await self._consumer.fetch_records(max_records, left_ms)
+                if piece is None:
+                    return None
+                self._taken = (piece, self._claims[piece.partition], self._consumer.position(piece.partition))
+            piece, claim, next_offset = self._taken
+            if not self.holds(piece.partition, claim):
+                self._taken = None
+            elif self._is_valid():
+                self._taken = None
+                self._in_hand = InHand(piece.partition, claim, next_offset, self._clock.monotonic_ms())
+                return piece
+            elif left_ms == 0:
+                return None
+            else:  # the session may be over: the coordinator has the word
+                await asyncio.sleep(LOOK_MS / 1000)
+
+    def _is_valid(self) -> bool:
+        member = self._membership
+        return member is not None and self._clock.monotonic_ms() < member.valid_until_ms
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while (piece := await self.fetch_records()) is not None:
+            for message in self.messages(piece):
+                yield message
+
+    def messages(self, piece: PartitionRecords) -> "Messages":
+        """The records of a batch one by one, each of which is read when the next is asked for."""
+        return Messages(self, piece)
+
+    def claim(self, partition: TopicPartition) -> int:
+        """Names the time during which this member has a partition; -1 if it has not."""
+        return self._claims.get(partition, -1)
+
+    def holds(self, partition: TopicPartition, claim: int) -> bool:
+        """Whether a partition has been this member's ever since."""
+        return self._claims.get(partition, -1) == claim >= 0
+
+    def done(self, partition: TopicPartition, offset: int) -> None:
+        """Everything before this offset is read."""
+        if partition in self._claims:
+            self._read[partition] = max(offset, self._read.get(partition, offset))
+            if self._commits:
+                self._to_commit.ring()
+
+    def hand_back(self) -> None:
+        """The reader is done with what it was given last."""
+        if self._in_hand is None:
+            return
+        partition, claim, next_offset, since_ms = self._in_hand
+        self._in_hand = None
+        if self.holds(partition, claim):
+            self.done(partition, next_offset)
+        self._handed_back.ring()
+        was_away = self._clock.monotonic_ms() - since_ms > self._settings.rebalance_timeout_ms
+        if was_away and self._membership is not None:
+            self._membership.bell.ring()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """What this member reads now, in order."""
+        return sorted(self._claims)
+
+    # --- committing
+
+    async def commit(self) -> None:
+        """Commits what is read, now. CommitFailed says that the group went on without this member."""
+        await self._commit(list(self._read))
+
+    async def _commit(self, partitions: Sequence[TopicPartition]) -> None:
+        async with self._lock:
+            offsets = {each: self._read[each] for each in partitions if each in self._read}
+            news = {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
+            if not news or self._membership is None:
+                return
+            await commit_offsets(self._link, news, self._membership.identity)
+            self._committed |= {each: offset for each, offset in news.items() if each in self._claims}
+
+    async def _commit_at_times(self) -> None:
+        while True:
+            await self._to_commit.wait()
+            try:
+                await self._commit(list(self._read))
+            except CommitFailed:
+                pass  # in the midst of a rebalance: what stays here is committed later, the rest is read again
+            except ClientError as error:
+                if not error.is_retriable:
+                    self._consumer.fail(error)
+                    return
+            await asyncio.sleep(self._settings.commit_interval_ms / 1000)
+            if any(self._committed.get(each) != offset for each, offset in self._read.items()):
+                self._to_commit.ring()
+
+    # --- taking part
+
+    async def _take_part(self) -> None:
+        try:
+            if await self._speaks_new_protocol():
+                self._membership = self._member_of(ConsumerMember)
+                try:
+                    await self._membership.run()
+                except ClientError as error:
+                    if self._settings.protocol != "auto" or not is_not_for_us(error):
+                        raise
+                    await self._membership.close()
+            self._membership = self._member_of(ClassicMember)
+            await self._membership.run()
+        except ClientError as error:
+            self.lose()
+            self._consumer.fail(error)
+
+    def _member_of(self, kind: type[Membership]) -> Membership:
+        return kind(self._cluster, self.group_id, self._topics, self, self._settings, self._instance_id)
+
+    async def _speaks_new_protocol(self) -> bool:
+        if self._settings.protocol != "auto":
+            return self._settings.protocol == "consumer"
+        connection = await self._link.connection()
+        return ConsumerGroupHeartbeatRequest.KEY in connection.served
+
+    @property
+    def in_hand_since_ms(self) -> int | None:
+        """See Holder."""
+        return None if self._in_hand is None else self._in_hand.since_ms
+
+    def owned(self) -> list[TopicPartition]:
+        """See Holder."""
+        return sorted(self._claims)
+
+    async def give(self, partitions: Sequence[TopicPartition]) -> None:
+        """See Holder."""
+        for each in partitions:
+            if self._cluster.view.partition(*each) is None:  # the topic has grown
+                self._cluster.distrust(each.topic)
+                await self._cluster.topic(each.topic, is_coming=True)
+        known = await committed_offsets(self._link, partitions)
+        starts: dict[TopicPartition, Start] = {each: known.get(each, self._start) for each in partitions}
+        ranges = await self._consumer.resolve(starts)
+        for each in partitions:
+            self._claimed += 1
+            self._claims[each] = self._claimed
+            if each in known:
+                self._committed[each] = known[each]
+            else:  # where this member starts, the next one goes on, even if nothing was read until then
+                self.done(each, ranges[each][0])
+        self._consumer.add_ranges(ranges)
+
+    async def take_back(self, partitions: Sequence[TopicPartition]) -> None:
+        """See Holder."""
+        self._consumer.drop(partitions)
+        while self._in_hand is not None and self._in_hand.partition in partitions:
+            await self._handed_back.wait()
+        if self._commits:
+            await self._commit_before_leaving(partitions)
+        for each in partitions:
+            self._forget(each)
+
+    async def _commit_before_leaving(self, partitions: Sequence[TopicPartition]) -> None:
+        """Tries until it is done, or the group has gone on: what is not committed is read again, by somebody else."""
+        failures = 0
+        while True:
+            try:
+                await self._commit(partitions)
+            except CommitFailed as error:
+                if error.code in FENCED:
+                    return
+                failures += 1
+                await asyncio.sleep(pause_ms(failures, self._cluster.ports.entropy) / 1000)
+            else:
+                return
+
+    def lose(self) -> None:
+        """See Holder."""
+        gone = list(self._claims)
+        self._consumer.drop(gone)
+        for each in gone:
+            self._forget(each)
+        self._handed_back.ring()
+
+    def _forget(self, partition: TopicPartition) -> None:
+        for table in (self._claims, self._read, self._committed):
+            table.pop(partition, None)
+
+    # --- the end
+
+    async def close(self) -> None:
+        """Commits what is read, leaves the group, and ends the fetching. What is in hand is not read."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._in_hand = None
+        self._handed_back.ring()
+        if self._commits:
+            await self._in_time(self._commit_before_leaving(list(self._read)))  # as the member that it still is
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._membership is not None:
+            await self._in_time(self._membership.leave())
+            await self._membership.close()
+        await self._consumer.close()
+
+    @staticmethod
+    async def _in_time(goodbye: Coroutine[None, None, None]) -> None:
+        """Nobody waits for long at the end: what is not committed is read again, who does not leave times out."""
+        with contextlib.suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(LEAVE_MS / 1000):
+                await goodbye
+
+
+class Messages:
+    """The records of one batch, as long as its partition is this member's."""
+
+    def __init__(self, consumer: GroupConsumer, piece: PartitionRecords) -> None:
+        self._consumer = consumer
+        self._partition = piece.partition
+        self._claim = consumer.claim(piece.partition)
+        self._rest = piece.messages()
+        self._next_offset: int | None = None
+
+    def __iter__(self) -> "Messages":
+        return self
+
+    def __next__(self) -> Message:
+        if not self._consumer.holds(self._partition, self._claim):
+            raise StopIteration
+        if self._next_offset is not None:
+            self._consumer.done(self._partition, self._next_offset)
+        message = next(self._rest)
+        self._next_offset = message.offset + 1
+        return message
