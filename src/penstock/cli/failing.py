@@ -41,6 +41,8 @@ def _of_client(error: BaseException) -> str | None:
             return f"{told}; is the broker overloaded? --timeout gives it more time"
         case Refused(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             return f"{told}; `penstock topic list` shows what there is"
+        case Refused(code=ErrorCode.GROUP_ID_NOT_FOUND):
+            return f"{told}; `penstock group list` shows what there is"
         case Refused(code=ErrorCode.TOPIC_ALREADY_EXISTS):
             return f"{told}; `penstock topic alter` changes it"
         case ClientError():

@@ -15,6 +15,7 @@ from penstock.cli import (
     consume,
     dev,
     doctor,
+    group,
     produce,
     quorum,
     reader,
@@ -46,6 +47,7 @@ app = typer.Typer(
 dev.add_to(app)
 cluster.add_to(app)
 topic.add_to(app)
+group.add_to(app)
 produce.add_to(app)
 consume.add_to(app)
 quorum.add_to(app)

@@ -52,17 +52,24 @@ def show_findings(found: Sequence[Finding], output: Output, exit_code: int = 1) 
 
 def show_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Columns as wide as they must be; numbers to the right."""
+    sys.stdout.write(table_text(rows))
+
+
+def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The same, as lines."""
     names = list(rows[0])
     texts = [[_text(row[name]) for name in names] for row in rows]
     heads = [name.upper().replace("_", "-") for name in names]
     widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
     is_number = [isinstance(rows[0][name], int) for name in names]
+    lines = []
     for line in (heads, *texts):
         cells = [
             text.rjust(width) if right else text.ljust(width)
             for text, width, right in zip(line, widths, is_number, strict=True)
         ]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)
 
 
 def _text(value: object) -> str:

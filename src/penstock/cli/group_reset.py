@@ -1,0 +1,195 @@
+"""`penstock group reset`: has a group that nobody is in go on elsewhere. Shown first, done with --execute."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.failing import Failed, Misused
+from penstock.cli.output import Output, OutputOption, show_json, show_table
+from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
+    from penstock.client.groups import GroupDescription
+    from penstock.client.metadata import TopicPartition
+
+AT_REST = ("Empty", "Dead")
+
+
+def reset(
+    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--topic", metavar="TOPIC[:P,P]", help="Only this topic, or some of its partitions; repeatable."
+        ),
+    ] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end: what is there now is skipped.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime", metavar="TIME", help="To the first record from then on: 2026-01-31T12:00, or 15m (ago)."
+        ),
+    ] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many records on, or back if negative.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    output: OutputOption = Output.TABLE,
+    bootstrap: BootstrapOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> None:
+    """Have a group go on elsewhere. Nothing is changed without --execute, and nothing while the group has members."""
+    from datetime import UTC, datetime
+
+    from penstock.cli.starts import parse_place
+
+    ways = [to_earliest, to_latest, to_offset is not None, to_datetime is not None, shift_by is not None]
+    if ways.count(True) != 1:
+        raise Misused("say once where to go on: --to-earliest, --to-latest, --to-offset, --to-datetime or --shift-by")
+    at_ms = None
+    if to_datetime is not None:
+        at_ms = parse_place(to_datetime, datetime.now(UTC)).timestamp_ms
+        if at_ms is None:
+            raise Misused(
+                f"--to-datetime {to_datetime!r} is no time: 2026-01-31T12:00, 15m (ago), or @ and milliseconds"
+            )
+
+    async def work(client: "Client") -> list[dict[str, Any]]:
+        await _check_at_rest(client, group, is_named=bool(topics))
+        committed = await client.admin.group_offsets(group)
+        places = await _places(client, topics, committed)
+        if not places:
+            raise Failed(f"{group} has committed nothing yet: say with -t which topics it shall read")
+        plan = await plan_of(
+            client,
+            places,
+            committed,
+            earliest=to_earliest,
+            latest=to_latest,
+            offset=to_offset,
+            at_ms=at_ms,
+            by=shift_by,
+        )
+        if execute:
+            await _commit(client, group, {each["place"]: each["to"] for each in plan})
+        return plan
+
+    plan = run_with_client(bootstrap, timeout, work)
+    rows = [{name: value for name, value in row.items() if name != "place"} for row in plan]
+    if output is Output.JSON:
+        show_json({"group": group, "executed": execute, "partitions": rows})
+        return
+    show_table([{**row, "note": row["note"] or ""} for row in rows])
+    if execute:
+        typer.echo(f"{group} goes on there.")
+    else:
+        typer.echo("Nothing was changed: this is what --execute would do.")
+
+
+async def _check_at_rest(client: "Client", group: str, *, is_named: bool) -> None:
+    from penstock.client.errors import Refused
+    from penstock.model.errors import ErrorCode
+
+    try:
+        found = await client.admin.describe_group(group)
+    except Refused as refused:
+        if refused.code is ErrorCode.GROUP_ID_NOT_FOUND and is_named:
+            return  # a group to be: it has a place before it has members
+        raise
+    if found.state not in AT_REST or found.members:
+        raise Failed(at_work(found, "Its offsets are its members' to commit"))
+
+
+def at_work(found: "GroupDescription", why: str) -> str:
+    """A sentence that tells what to do about members."""
+    names = sorted({each.instance_id or each.client_id for each in found.members})
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    many = f"{len(found.members)} member{'s' * (len(found.members) != 1)}"
+    return (
+        f"{found.group_id} has {many} at work{f' ({shown})' if names else ''}. {why}: stop them and try again; "
+        f"`penstock group describe {found.group_id}` shows who they are"
+    )
+
+
+async def _places(
+    client: "Client", topics: list[str] | None, committed: "Mapping[TopicPartition, int]"
+) -> "list[TopicPartition]":
+    """All partitions with an offset, or those that were named."""
+    from penstock.client.metadata import TopicPartition
+
+    if not topics:
+        return sorted(committed)
+    places = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        known = [each.index for each in (await client.cluster.topic(name)).partitions]
+        wanted = known
+        if colon:
+            try:
+                wanted = [int(number) for number in numbers.split(",")]
+            except ValueError:
+                raise Misused(f"-t {text!r} is not TOPIC or TOPIC:0,1,2") from None
+        for number in wanted:
+            if number not in known:
+                raise Failed(f"{name} has no partition {number}: it has {len(known)}, counted from 0")
+            places.append(TopicPartition(name, number))
+    return sorted(dict.fromkeys(places))
+
+
+async def plan_of(
+    client: "Client",
+    places: "list[TopicPartition]",
+    committed: "Mapping[TopicPartition, int]",
+    *,
+    earliest: bool = False,
+    latest: bool = False,
+    offset: int | None = None,
+    at_ms: int | None = None,
+    by: int | None = None,
+) -> list[dict[str, Any]]:
+    """A row per partition: where the group is, and where it would go on. Never before or behind what is there."""
+    from penstock.client.offsets import NO_OFFSET, Moment, list_offsets
+
+    starts = await list_offsets(client.cluster, dict.fromkeys(places, Moment.EARLIEST))
+    ends = await list_offsets(client.cluster, dict.fromkeys(places, Moment.LATEST))
+    times = {} if at_ms is None else await list_offsets(client.cluster, dict.fromkeys(places, at_ms))
+    rows = []
+    for place in places:
+        start, end, now = starts[place].offset, ends[place].offset, committed.get(place)
+        note = None
+        if earliest:
+            wanted = start
+        elif latest:
+            wanted = end
+        elif offset is not None:
+            wanted = offset
+        elif by is not None:
+            wanted = (start if now is None else now) + by
+        else:
+            wanted = times[place].offset
+            if wanted == NO_OFFSET:
+                wanted, note = end, "every record is older: the end"
+        to = min(max(wanted, start), end)
+        if to != wanted:
+            note = f"{wanted} is not there: the {'first' if to == start and wanted < start else 'end'}"
+        rows.append(
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "now": now,
+                "to": to,
+                "change": to - (start if now is None else now),
+                "note": note,
+                "place": place,
+            }
+        )
+    return rows
+
+
+async def _commit(client: "Client", group: str, offsets: "dict[TopicPartition, int]") -> None:
+    from penstock.client.commits import commit_offsets
+    from penstock.client.coordinator_link import CoordinatorLink
+
+    await commit_offsets(CoordinatorLink(client.cluster, group), offsets)

@@ -1,0 +1,155 @@
+"""`penstock group` on Apache Kafka: what is shown agrees with what was written, to the tenth of a second."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Client
+from penstock.client.membership import GroupProtocol, GroupSettings
+from tests.compatibility.kafka_node import KafkaNode
+
+pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+
+LIMIT_S = 60
+TOPIC = "commanded"
+EXACT_S = 0.1
+
+
+class Commands:
+    """Runs command lines against a broker."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self.bootstrap = bootstrap
+        self._directory = directory
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "penstock.cli.main", "group", *arguments, "-b", self.bootstrap]
+        return subprocess.run(
+            command, cwd=self._directory, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+
+    def __call__(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "-o", "json"))
+
+    def refused(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 1, done.stdout
+        return done.stderr
+
+
+@pytest.fixture
+def group(kafka: KafkaNode, tmp_path: Path) -> Iterator[Commands]:
+    commands = Commands(kafka.bootstrap, tmp_path)
+    with Client.blocking(kafka.bootstrap) as client:
+        client.create_topic(TOPIC, 2)
+        yield commands
+        client.delete_topic(TOPIC)
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_a_life_of_a_group(group: Commands, protocol: GroupProtocol) -> None:
+    name = f"lived-{protocol}"
+    asyncio.run(_read_three(group, name, protocol))
+    written_ms = _write_late(group)
+    (found,) = group.json("lag", name)
+    places = {each["partition"]: each for each in found["partitions"]}
+    assert (found["state"], found["lag"], places[0]["lag"], places[1]["lag"]) == ("Empty", 5, 2, 3)
+    assert places[0]["oldest_ms"] == written_ms
+    assert 59.9 <= places[0]["lag_s"] <= 59.9 + LIMIT_S
+    assert f"{name}: Empty, 0 members, 5 records" in group("lag", name)
+    assert name in group("list")
+    assert "Nobody is in it." in group("describe", name)
+
+    shown = group("reset", name, "--to-earliest")
+    assert "Nothing was changed" in shown
+    assert {each["partition"]: each["committed"] for each in group.json("lag", name)[0]["partitions"]} == {0: 3, 1: 0}
+    plan = group.json("reset", name, "-t", f"{TOPIC}:0", "--shift-by", "-100", "--execute")
+    assert [(each["now"], each["to"], each["change"]) for each in plan["partitions"]] == [(3, 0, -3)]
+    at = str(f"@{written_ms}")
+    group("reset", name, "-t", f"{TOPIC}:0", "--to-datetime", at, "--execute")
+    assert {each["partition"]: each["committed"] for each in group.json("lag", name)[0]["partitions"]} == {0: 3, 1: 0}
+    group("reset", name, "--to-latest", "--execute")
+    assert "at the end" in group("lag", name)
+
+    why = group.json("why", name)
+    assert why["is_complete"] is False
+    kinds = [each["kind"] for each in why["events"]]
+    assert {"joined", "left"} <= set(kinds)
+    assert "Reasons and pauses are missing" in group("why", name)
+    assert group("delete", name) == f"{name} deleted.\n"
+    assert "`penstock group list`" in group.refused("delete", name)
+    assert "`penstock group list`" in group.refused("describe", name)
+
+
+async def _read_three(group: Commands, name: str, protocol: GroupProtocol) -> None:
+    """A member reads three records of the first partition; commands meet it at work."""
+    async with Client(group.bootstrap) as client:
+        for number in range(3):
+            await client.publish(TOPIC, None, f"{number}", partition=0)
+        member = client.group_consumer(name, TOPIC, settings=GroupSettings(protocol=protocol))
+        seen = 0
+        while seen < 3:
+            piece = await member.fetch_records(3)
+            assert piece is not None
+            seen += len(piece.records)
+        loop = asyncio.get_running_loop()
+        described = await loop.run_in_executor(None, group, "describe", name)
+        assert f"{TOPIC}[0,1]" in described
+        refused = await loop.run_in_executor(None, group.refused, "reset", name, "--to-earliest", "--execute")
+        assert "has 1 member at work (penstock). Its offsets are its members' to commit: stop them" in refused
+        refused = await loop.run_in_executor(None, group.refused, "delete", name)
+        assert "A group at work is not deleted: stop them" in refused
+        assert await member.fetch_records(3, 200) is None
+        await member.close()
+
+
+def _write_late(group: Commands) -> int:
+    """Records of a minute ago; when that was."""
+    with Client.blocking(group.bootstrap) as client:
+        then_ms = int(time.time() * 1000) - 60_000
+        for number in range(2):
+            client.publish(TOPIC, None, "late", partition=0, timestamp_ms=then_ms + number)
+        for _ in range(3):
+            client.publish(TOPIC, None, "new", partition=1)
+    return then_ms
+
+
+def test_seconds_are_exact(group: Commands) -> None:
+    with Client.blocking(group.bootstrap) as client:
+        client.publish(TOPIC, None, "x", partition=0)
+        client.commit_offset(TOPIC, "exact", 0, 0)
+        (record,) = client.consume(TOPIC, until_end=True, partitions=[0])
+        before_s = time.time()
+        (found,) = group.json("lag", "exact")
+        after_s = time.time()
+    written_s = record.timestamp_ms / 1000
+    assert before_s - written_s - EXACT_S <= found["lag_s"] <= after_s - written_s + EXACT_S
+
+
+def test_watching_ends_with_whoever_watches(group: Commands) -> None:
+    with Client.blocking(group.bootstrap) as client:
+        client.publish(TOPIC, None, "x", partition=0)
+        client.commit_offset(TOPIC, "watched", 0, 0)
+    command = [sys.executable, "-m", "penstock.cli.main", "group", "lag", "watched", "--watch", "--interval", "0.1"]
+    watching = subprocess.Popen(
+        [*command, "-o", "json", "-b", group.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert watching.stdout is not None
+        looks = [json.loads(watching.stdout.readline()) for _ in range(3)]
+        assert looks[0][0]["lag_s"] < looks[1][0]["lag_s"] < looks[2][0]["lag_s"]
+    finally:
+        watching.terminate()
+        watching.communicate()
