@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from penstock.testing.node import NodeThread
 from tests.compatibility import page
 from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.oracle import Oracle
@@ -34,6 +35,26 @@ def kafka_client(kafka: KafkaNode) -> Iterator[RawClient]:
     """A connection to that node."""
     with kafka.connect() as client:
         yield client
+
+
+GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+
+
+@pytest.fixture(scope="module", params=["penstock", "kafka"])
+def coordinated(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where a broker is that coordinates groups: one of ours, then Apache Kafka."""
+    if request.param == "kafka":
+        kafka: KafkaNode = request.getfixturevalue("kafka")
+        yield kafka.bootstrap
+        return
+    node = NodeThread(GROUP_SETTINGS)
+    node.start()
+    yield node.bootstrap
+    node.stop()
 
 
 @pytest.fixture(scope="module")

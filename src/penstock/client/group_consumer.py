@@ -93,6 +93,7 @@ class GroupConsumer:
             loop = asyncio.get_running_loop()
             self._tasks = [loop.create_task(self._take_part()), loop.create_task(self._commit_at_times())]
         deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        await asyncio.sleep(0)  # heartbeats have their turn, however much was fetched ahead
         while True:
             left_ms = None if deadline_ms is None else max(0, deadline_ms - self._clock.monotonic_ms())
             if self._taken is None:

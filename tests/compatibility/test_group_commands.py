@@ -1,4 +1,4 @@
-"""`penstock group` on Apache Kafka: what is shown agrees with what was written, to the tenth of a second."""
+"""`penstock group` on Penstock and on Apache Kafka: what is shown is what was written, to the tenth of a second."""
 
 import asyncio
 import json
@@ -13,7 +13,6 @@ import pytest
 
 from penstock import Client
 from penstock.client.membership import GroupProtocol, GroupSettings
-from tests.compatibility.kafka_node import KafkaNode
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
 
@@ -50,9 +49,9 @@ class Commands:
 
 
 @pytest.fixture
-def group(kafka: KafkaNode, tmp_path: Path) -> Iterator[Commands]:
-    commands = Commands(kafka.bootstrap, tmp_path)
-    with Client.blocking(kafka.bootstrap) as client:
+def group(coordinated: str, tmp_path: Path) -> Iterator[Commands]:
+    commands = Commands(coordinated, tmp_path)
+    with Client.blocking(coordinated) as client:
         client.create_topic(TOPIC, 2)
         yield commands
         client.delete_topic(TOPIC)
@@ -77,8 +76,10 @@ def test_a_life_of_a_group(group: Commands, protocol: GroupProtocol) -> None:
     assert {each["partition"]: each["committed"] for each in group.json("lag", name)[0]["partitions"]} == {0: 3, 1: 0}
     plan = group.json("reset", name, "-t", f"{TOPIC}:0", "--shift-by", "-100", "--execute")
     assert [(each["now"], each["to"], each["change"]) for each in plan["partitions"]] == [(3, 0, -3)]
-    at = str(f"@{written_ms}")
-    group("reset", name, "-t", f"{TOPIC}:0", "--to-datetime", at, "--execute")
+    soon = str(f"@{written_ms + 600_000}")
+    plan = group.json("reset", name, "-t", f"{TOPIC}:0", "--to-datetime", soon)
+    assert [(each["to"], each["note"]) for each in plan["partitions"]] == [(5, "every record is older: the end")]
+    group("reset", name, "-t", f"{TOPIC}:0", "--to-offset", "3", "--execute")
     assert {each["partition"]: each["committed"] for each in group.json("lag", name)[0]["partitions"]} == {0: 3, 1: 0}
     group("reset", name, "--to-latest", "--execute")
     assert "at the end" in group("lag", name)
