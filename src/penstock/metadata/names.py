@@ -10,7 +10,7 @@ from penstock.model.errors import ErrorCode
 
 NAME_CHARACTERS_MAX: Final = 249
 METADATA_TOPIC: Final = "__cluster_metadata"
-INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__group_events")
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
