@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from penstock.coordinator.chronicle import ChronicledShard
 from penstock.coordinator.groups import ForgetTopics, GroupShard
 from penstock.coordinator.placement import OFFSETS_TOPIC, partition_of
 from penstock.coordinator.settings import GroupSettings
@@ -21,6 +22,7 @@ from penstock.model.errors import ErrorCode
 from penstock.model.ports import Clock, Entropy
 from penstock.replication.ports import Key
 from penstock.server.controller_runner import ControllerRunner
+from penstock.server.group_events import GroupEventLog
 from penstock.server.group_log import PartitionLog
 from penstock.server.group_shard import DrivenShard
 from penstock.server.group_topics import GroupTopics
@@ -37,6 +39,7 @@ class GroupCoordinator:
     """See the module. `lease` tells until when nobody else can lead what is led here, as far as sessions decide."""
 
     def __init__(self, controller: ControllerRunner, clock: Clock, entropy: Entropy, partitions: Partitions) -> None:
+        self.events = GroupEventLog(controller, clock, partitions)
         self._controller = controller
         self._clock = clock
         self._entropy = entropy
@@ -60,6 +63,7 @@ class GroupCoordinator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.events.stop()
 
     # --- who leads ------------------------------------------------------------------------------------------------
 
@@ -121,12 +125,13 @@ class GroupCoordinator:
         if shard is None:
             log = PartitionLog(self._partitions, index)
             shard = self.shards[index] = DrivenShard(
-                index, self._make, log, self._clock, self._leased_until, self._run, self._look
+                index, self._make, log, self._clock, self._leased_until, self._run, self._look, self.events.tell
             )
         shard.elect(partition)
 
     def _make(self) -> GroupShard:
-        return GroupShard(self._settings, self._entropy, self._topics.now, self._settings_of)
+        broker = self._controller.node_id
+        return ChronicledShard(self._settings, self._entropy, self._topics.now, self._settings_of, broker=broker)
 
     def _settings_of(self, group_id: str) -> GroupSettings:
         own = self._controller.image.config(GROUP, group_id)

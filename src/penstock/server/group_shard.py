@@ -8,9 +8,10 @@ forgotten, and never told.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
+from penstock.coordinator.chronicle import ChronicledShard
 from penstock.coordinator.events import (
     Answer,
     Asked,
@@ -29,6 +30,7 @@ from penstock.coordinator.groups import GroupShard
 from penstock.coordinator.ports import Now
 from penstock.coordinator.runtime import Role, ShardRuntime
 from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.group_events import GroupEvent
 from penstock.model.ports import Clock
 from penstock.server.group_log import PartitionLog, read_piece
 from penstock.server.partition import Partition
@@ -44,7 +46,10 @@ WATCHER: Final = -1
 
 
 class DrivenShard:
-    """See the module. `run` starts what takes time; `on_retired` is told when the partition is led here no longer."""
+    """See the module. `run` starts what takes time, `on_retired` is told when the partition is led here no longer.
+
+    `on_events` is told what happened to groups.
+    """
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class DrivenShard:
         lease: Callable[[], int],
         run: Callable[[Coroutine[None, None, None]], None],
         on_retired: Callable[[int], None],
+        on_events: Callable[[Sequence[GroupEvent]], None],
     ) -> None:
         self.index = index
         self.runtime = ShardRuntime(make, log)
@@ -64,6 +70,7 @@ class DrivenShard:
         self._leased_ms: int | None = None
         self._run = run
         self._on_retired = on_retired
+        self._on_events = on_events
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._waiting: dict[int, Told] = {}
@@ -150,6 +157,10 @@ class DrivenShard:
                 self._carry_out(runtime.step(self._events.popleft(), now))
         finally:
             self._is_stepping = False
+        shard = runtime.shard
+        if isinstance(shard, ChronicledShard) and shard.events:
+            events, shard.events = shard.events, []
+            self._on_events(events)
         self._set_timer()
 
     def _carry_out(self, effects: list[Effect]) -> None:

@@ -15,6 +15,7 @@ from penstock.metadata.commands import but_for_unsynced
 from penstock.metadata.image import TOPIC
 from penstock.metadata.image import Partition as Placed
 from penstock.metadata.names import METADATA_TOPIC
+from penstock.model import group_events
 from penstock.model.errors import ProtocolError
 from penstock.model.ports import Clock, Disk, Entropy, Footprint, Listener, Network, Workers
 from penstock.raft.replicas import Endpoint, ReplicaKey
@@ -89,6 +90,7 @@ from penstock.server.settings import (
     quorum_settings,
 )
 from penstock.server.stall import StallMeter
+from penstock.server.topic_creation import create_missing
 from penstock.server.topic_settings import Wardrobe
 from penstock.server.upkeep_loop import Upkeep
 from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api
@@ -410,6 +412,9 @@ class Node:
         membership.on_new_epoch = self.replicas.begin
         membership.on_leased = self.groups.leased
         self.groups.lease = lambda: membership.leased_until_ms
+        self.groups.events.make = lambda: create_missing(
+            self.controller, self.channel, self.adoption, [group_events.TOPIC]
+        )
         await self.adoption.start()
         self.controller.forget_deleted()
         self._watch(self.adoption.run(), "adoption")

@@ -9,6 +9,7 @@ from penstock.coordinator import placement
 from penstock.metadata.commands import NewTopic, Refusal
 from penstock.metadata.names import INTERNAL_TOPICS, check_name
 from penstock.metadata.settings.layers import BrokerSettings
+from penstock.model import group_events
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.adoption import Adoption
 from penstock.server.controller_channel import ControllerChannel
@@ -27,6 +28,9 @@ TOLD: Final = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_
 """What a client can do something about; anything else is UNKNOWN_TOPIC_OR_PARTITION, and clients try again."""
 
 SHARE_STATE_SEGMENT_BYTES: Final = "104857600"
+EVENTS_KEPT_MS: Final = str(7 * 24 * 3_600_000)
+EVENT_PARTITIONS_MAX: Final = 12
+"""Of what happens to groups little is written; but each broker should lead a partition of it."""
 
 _COMPACTED = ("cleanup.policy", "compact")
 _AS_SENT = ("compression.type", "producer")
@@ -46,6 +50,11 @@ def _needed(name: str, settings: BrokerSettings) -> NewTopic:
         case placement.OFFSETS_TOPIC:
             segment = ("segment.bytes", str(settings.number("offsets.topic.segment.bytes")))
             return _internal(name, settings, "offsets.topic", (_COMPACTED, _AS_SENT, segment))
+        case group_events.TOPIC:
+            partitions = min(settings.number("offsets.topic.num.partitions"), EVENT_PARTITIONS_MAX)
+            replicas = settings.number("offsets.topic.replication.factor")
+            kept = (("cleanup.policy", "delete"), ("retention.ms", EVENTS_KEPT_MS))
+            return NewTopic(name, partitions, replicas, configs=kept)
         case "__transaction_state":
             configs = (
                 _COMPACTED,
