@@ -53,6 +53,7 @@ def _quantiles(title: str, histogram: str, selector: str, says: str) -> Panel:
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _REPLICAS = "kafka_server_replicamanager_"
 _RAFT = "kafka_server_raftmetrics_"
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 
 ROWS: dict[str, Sequence[Panel]] = {
     "Is it well?": (
@@ -115,6 +116,51 @@ ROWS: dict[str, Sequence[Panel]] = {
                     ' - kafka_topic_partition_oldest_offset{job="$job",topic=~"$topic"})',
                     "{{topic}}",
                 )
+            ],
+        ),
+    ),
+    "Groups": (
+        Panel(
+            "Seconds behind, by group and topic",
+            [
+                Query(
+                    'max by (consumergroup, topic) (kafka_consumergroup_lag_seconds{job="$job",topic=~"$topic"})',
+                    "{{consumergroup}} {{topic}}",
+                )
+            ],
+            "s",
+            "The age of the first record that was not consumed yet.",
+        ),
+        Panel(
+            "Records behind, by group and topic",
+            [
+                Query(
+                    'sum by (consumergroup, topic) (kafka_consumergroup_lag{job="$job",topic=~"$topic"})',
+                    "{{consumergroup}} {{topic}}",
+                )
+            ],
+        ),
+        Panel(
+            "Consumed, by group and topic",
+            [
+                Query(
+                    "sum by (consumergroup, topic) "
+                    f'(rate(kafka_consumergroup_current_offset{{job="$job",topic=~"$topic"}}{RATE}))',
+                    "{{consumergroup}} {{topic}}",
+                )
+            ],
+            "cps",
+        ),
+        Panel(
+            "Members, by group",
+            [Query('sum by (consumergroup) (kafka_consumergroup_members{job="$job"})', "{{consumergroup}}")],
+        ),
+        Panel(
+            "Groups, by state",
+            [
+                Query(f'sum({_GROUPS}stable{{job="$job"}})', "at work"),
+                Query(f'sum({_GROUPS}preparingrebalance{{job="$job"}})', "rebalancing"),
+                Query(f'sum({_GROUPS}empty{{job="$job"}})', "empty"),
             ],
         ),
     ),

@@ -7,6 +7,7 @@ from penstock.server.metrics.collector import Collector
 from penstock.server.metrics.controller import ControllerCollector
 from penstock.server.metrics.doors import DoorCollector
 from penstock.server.metrics.gathering import COLLECTORS
+from penstock.server.metrics.groups import GroupCollector
 from penstock.server.metrics.logs import LogCollector
 from penstock.server.metrics.process import ProcessCollector
 from penstock.server.metrics.quorum import QuorumCollector
@@ -21,6 +22,7 @@ TITLES: dict[type[Collector], str] = {
     LogCollector: "Logs and disk",
     QuorumCollector: "The metadata quorum",
     ControllerCollector: "The cluster",
+    GroupCollector: "Groups",
 }
 
 HEAD = """# Metrics
@@ -77,9 +79,15 @@ Nothing is gathered until somebody looks; what is counted while records pass are
 18](decisions/0018-metrics.md) has the figures. A page is made in pieces between which the node goes on with its work,
 and whoever asks meanwhile gets the same page.
 
-## Not there yet
+Groups are told by who coordinates them. When somebody looks, the coordinator asks leaders where logs end, and reads
+the timestamp of the first record that a group has not consumed, unless it knows it already; so
+`kafka_consumergroup_lag_seconds` is as exact as clocks are, and 0 where a group has read everything. Who does not
+answer within three seconds is told as of the look before. [Groups](groups.md#looking-after-groups) says what the
+seconds mean.
 
-Lag of consumer groups (`kafka_consumergroup_lag` and its seconds) comes with groups. Not told, because nothing here
+## Not there
+
+Not told, because nothing here
 is like it: time in queues of requests (there are none), `kafka_network_requestmetrics_totaltimems` with quantiles
 (the histogram `penstock_request_seconds` gives any quantile, over all nodes too), JVM figures.
 """

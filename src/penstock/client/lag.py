@@ -19,6 +19,10 @@ _NO_TIMESTAMP: Final = -1
 _FETCHING: Final = FetchSettings(wait_ms_max=100, bytes_max=8 * 1024 * 1024, ahead_bytes_max=1)
 
 
+Timestamps = dict[tuple[TopicPartition, int], int]
+"""Of the first record at an offset of a partition, or behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     """How far a group is behind in one partition."""
@@ -41,9 +45,13 @@ class PartitionLag:
     @property
     def seconds(self) -> float | None:
         """The age of the first record that was not consumed; None if its writer gave it no time."""
+        return self.seconds_at(self.now_ms)
+
+    def seconds_at(self, now_ms: int) -> float | None:
+        """The same at another moment, if nothing was consumed since."""
         if self.oldest_ms is None:
             return 0.0
-        return None if self.oldest_ms == _NO_TIMESTAMP else max(0, self.now_ms - self.oldest_ms) / 1000
+        return None if self.oldest_ms == _NO_TIMESTAMP else max(0, now_ms - self.oldest_ms) / 1000
 
     @property
     def expired(self) -> int:
@@ -68,9 +76,17 @@ class PartitionLag:
 
 
 async def lag(
-    cluster: Cluster, committed: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    cluster: Cluster,
+    committed: Mapping[TopicPartition, int],
+    *,
+    known: Timestamps | None = None,
+    noted: Timestamps | None = None,
+    timeout_ms: int | None = None,
 ) -> list[PartitionLag]:
-    """For each partition with a committed offset, in order."""
+    """For each partition with a committed offset, in order.
+
+    Timestamps that are `known` are not read again; those that counted are `noted`, for the next time.
+    """
     if not committed:
         return []
     wanted = sorted(committed)
@@ -81,7 +97,11 @@ async def lag(
         for each in wanted
         if max(committed[each], starts[each].offset) < ends[each].offset
     }
-    oldest = await first_timestamps(cluster, ranges, timeout_ms=timeout_ms)
+    oldest = {each: at for each, (begin, _) in ranges.items() if (at := (known or {}).get((each, begin))) is not None}
+    unknown = {each: found for each, found in ranges.items() if each not in oldest}
+    oldest |= await first_timestamps(cluster, unknown, timeout_ms=timeout_ms)
+    if noted is not None:
+        noted.update({(each, ranges[each][0]): at for each, at in oldest.items()})
     now_ms = cluster.ports.clock.wall_ms()
     return [
         PartitionLag(each, committed[each], starts[each].offset, ends[each].offset, oldest.get(each), now_ms)

@@ -66,6 +66,11 @@ class GroupShard:
         self._topics = topics
         self._checked = Checked()
 
+    @property
+    def topics(self) -> Topics:
+        """The topics of the cluster as they are now."""
+        return self._topics()
+
     # --- changing -------------------------------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord) -> None:

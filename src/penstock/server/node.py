@@ -555,7 +555,7 @@ class Node:
             await asyncio.gather(self._joining, return_exceptions=True)
         if self._http is not None and self._gathering is not None:
             await self._http.stop()
-            self._gathering.stop()
+            await self._gathering.stop()
         await self.groups.stop()
         await self._probes.stop()
         await self.quorum.stop()

@@ -20,6 +20,9 @@ class Collector(ABC):
     metrics: ClassVar[Sequence[Metric]]
     """All that it may put on a page."""
 
+    async def prepare(self) -> None:  # noqa: B027 - most have nothing to do
+        """Asks others for what is not here, before the page is filled."""
+
     @abstractmethod
     def collect(self, page: Page) -> Iterator[None]:
         """Fills the page, and yields wherever others may run."""

@@ -5,13 +5,16 @@ many who look cost no more than one.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.client.ports import ClientPorts
 from penstock.model.ports import Footprint
+from penstock.server.group_lag import LagSurvey
 from penstock.server.metrics.collector import Collector
 from penstock.server.metrics.controller import ControllerCollector, ElectionNews
 from penstock.server.metrics.doors import DoorCollector
+from penstock.server.metrics.groups import GroupCollector
 from penstock.server.metrics.logs import LogCollector
 from penstock.server.metrics.page import Page
 from penstock.server.metrics.process import ProcessCollector
@@ -31,15 +34,17 @@ COLLECTORS: Sequence[type[Collector]] = (
     LogCollector,
     QuorumCollector,
     ControllerCollector,
+    GroupCollector,
 )
-"""One per room, in the order of the page. Groups and their lag get one of their own here."""
+"""One per room, in the order of the page."""
 
 
 class Gathering:
     """See the module."""
 
-    def __init__(self, collectors: Sequence[Collector]) -> None:
+    def __init__(self, collectors: Sequence[Collector], on_stop: Callable[[], Awaitable[None]] | None = None) -> None:
         self._collectors = collectors
+        self._on_stop = on_stop
         self._under_way: asyncio.Task[Sequence[bytes]] | None = None
 
     async def page(self) -> Sequence[bytes]:
@@ -50,10 +55,13 @@ class Gathering:
             task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Ends what is under way."""
         if self._under_way is not None:
             self._under_way.cancel()
+            await asyncio.gather(self._under_way, return_exceptions=True)
+        if self._on_stop is not None:
+            await self._on_stop()
 
     def _ended(self, task: "asyncio.Task[Sequence[bytes]]") -> None:
         self._under_way = None
@@ -63,6 +71,7 @@ class Gathering:
     async def _gather(self) -> Sequence[bytes]:
         page = Page()
         for collector in self._collectors:
+            await collector.prepare()
             for _ in collector.collect(page):
                 await asyncio.sleep(0)
         pieces = []
@@ -82,6 +91,8 @@ def gathering_of(node: "Node", commits: Timing, footprint: Callable[[], Footprin
     def most() -> int:
         return controller.settings.number("metrics.partitions.max")
 
+    ports = ClientPorts(node.network, node.clock, node.entropy)
+    survey = LagSurvey(node.groups, ports, lambda: node.address, most)
     return Gathering(
         (
             ProcessCollector(node.cluster_id, controller.node_id, node.stalls, node.clock, footprint),
@@ -91,5 +102,7 @@ def gathering_of(node: "Node", commits: Timing, footprint: Callable[[], Footprin
             LogCollector(node.directory, node.data_path, commits, most),
             QuorumCollector(node.quorum, controller, node.clock),
             ControllerCollector(controller, partitions, elections, most),
-        )
+            GroupCollector(survey, node.clock),
+        ),
+        survey.stop,
     )

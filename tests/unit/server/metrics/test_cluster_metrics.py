@@ -8,7 +8,10 @@ import pytest
 
 from penstock.client.bootstrap import Address
 from penstock.client.cluster import Cluster
+from penstock.client.commits import commit_offsets
 from penstock.client.configs import ConfigKind
+from penstock.client.coordinator_link import CoordinatorLink
+from penstock.client.metadata import TopicPartition
 from penstock.client.producer import Producer
 from penstock.metadata.image import Partition as Placed
 from penstock.server.metrics.controller import ControllerCollector
@@ -25,6 +28,7 @@ from tests.unit.server.test_cluster import Town, tell
 from tests.unit.server.test_replication import cluster_of, publish, read_all
 
 TOPIC = "orders"
+EXACT_S = 0.1
 DECLARED = {metric.name: metric for collector in COLLECTORS for metric in collector.metrics}
 
 
@@ -94,6 +98,52 @@ async def check_sums(town: Town) -> None:
 
 def test_sums_over_all_nodes_are_true() -> None:
     tell(check_sums, watched)
+
+
+async def check_groups(town: Town) -> None:
+    admin, cluster = town.admin(1), cluster_of(town)
+    await admin.create_topic(TOPIC, partitions=4, replication_factor=3)
+    producer, clock = Producer(cluster), cluster.ports.clock
+    long_ago_ms = clock.wall_ms() - 60_000
+    for number in range(12):
+        await producer.publish(TOPIC, b"x", partition=number % 3, timestamp_ms=long_ago_ms + 1_000 * number)
+    await producer.close()
+    places = [TopicPartition(TOPIC, number) for number in range(4)]
+    groups = [f"g{number}" for number in range(5)]
+    for group in groups:
+        offsets = {places[0]: 0, places[1]: 2, places[2]: 4, places[3]: 0}
+        await commit_offsets(CoordinatorLink(cluster, group), offsets)
+    for _ in range(2):  # the second time from what is known
+        pages = await told(town)
+        now_ms = clock.wall_ms()
+        name = "kafka_consumergroup_lag"
+        keys = [dict(key) for page in pages.values() for key in page.values.get(name, ())]
+        assert sorted((key["consumergroup"], key["partition"]) for key in keys) == [
+            (group, str(number)) for group in groups for number in range(4)
+        ], "each is told once"
+        assert together(pages, name) == together(pages, "kafka_consumergroup_lag_sum") == 5 * 6
+        assert together(pages, "kafka_consumergroup_current_offset") == 5 * 6
+        assert together(pages, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 5
+        assert together(pages, "kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 5
+        assert together(pages, "kafka_coordinator_group_groupmetadatamanager_numoffsets") == 20
+        assert together(pages, "kafka_consumergroup_members") == 0
+        ages = {
+            (labelled["consumergroup"], labelled["partition"]): value
+            for page in pages.values()
+            for key, value in page.values.get("kafka_consumergroup_lag_seconds", {}).items()
+            if (labelled := dict(key))
+        }
+        first_ms = {"0": long_ago_ms, "1": long_ago_ms + 7_000}
+        for group in groups:
+            for partition, oldest_ms in first_ms.items():
+                assert abs(ages[group, partition] - (now_ms - oldest_ms) / 1000) < EXACT_S
+            assert (ages[group, "2"], ages[group, "3"]) == (0, 0), "at the end"
+        await asyncio.sleep(3)
+    await cluster.close()
+
+
+def test_groups_are_told_by_their_coordinators_alone_and_exactly() -> None:
+    tell(check_groups, watched)
 
 
 def tells_what_it_follows_too(monkeypatch: pytest.MonkeyPatch) -> None:

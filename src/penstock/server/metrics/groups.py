@@ -1,0 +1,132 @@
+"""Groups that are coordinated here: how many, where they are, how far behind.
+
+By kafka_exporter's names, and by those that Strimzi gives to what a coordinator tells of itself.
+"""
+
+from collections.abc import Iterator
+
+from penstock.coordinator.groups import GroupShard
+from penstock.model.ports import Clock
+from penstock.server.group_lag import LagSurvey
+from penstock.server.metrics.collector import PIECE, Collector
+from penstock.server.metrics.page import Kind, Metric, Page, labels
+
+_OF = ("consumergroup", "topic", "partition")
+_SUM = ("consumergroup", "topic")
+_SLOW = (
+    "`penstock group lag GROUP --watch` shows it live, `penstock group why GROUP` if it rebalances instead of reading."
+)
+
+CURRENT = Metric("kafka_consumergroup_current_offset", Kind.GAUGE, "Where a group goes on in a partition.", _OF)
+CURRENT_SUM = Metric("kafka_consumergroup_current_offset_sum", Kind.GAUGE, "The sum of these over a topic.", _SUM)
+LAG = Metric("kafka_consumergroup_lag", Kind.GAUGE, "Records that a group has not consumed yet.", _OF, _SLOW)
+LAG_SUM = Metric("kafka_consumergroup_lag_sum", Kind.GAUGE, "The sum of these over a topic.", _SUM, _SLOW)
+LAG_SECONDS = Metric(
+    "kafka_consumergroup_lag_seconds",
+    Kind.GAUGE,
+    "The age of the first record that a group has not consumed, read from that record; 0 at the end.",
+    _OF,
+    _SLOW,
+)
+MEMBERS = Metric("kafka_consumergroup_members", Kind.GAUGE, "Members of a group.", ("consumergroup",))
+LEFT_OUT = Metric(
+    "penstock_metrics_group_partitions_left_out",
+    Kind.GAUGE,
+    "Partitions of groups that have no series of their own, because there are more than `metrics.partitions.max`.",
+    advice="Raise the setting if Prometheus can take it.",
+)
+_MANAGER = "kafka_coordinator_group_groupmetadatamanager"
+GROUPS = Metric(f"{_MANAGER}_numgroups", Kind.GAUGE, "Groups that are coordinated here.")
+OFFSETS = Metric(f"{_MANAGER}_numoffsets", Kind.GAUGE, "Offsets that they have committed.")
+STATES = {
+    "Stable": Metric(f"{_MANAGER}_numgroupsstable", Kind.GAUGE, "Those among them at work."),
+    "Empty": Metric(f"{_MANAGER}_numgroupsempty", Kind.GAUGE, "Those that nobody is in."),
+    "PreparingRebalance": Metric(
+        f"{_MANAGER}_numgroupspreparingrebalance",
+        Kind.GAUGE,
+        "Those that wait for members to join, or whose members are giving up partitions.",
+        advice="If it stays above 0: `penstock group why GROUP`.",
+    ),
+    "CompletingRebalance": Metric(
+        f"{_MANAGER}_numgroupscompletingrebalance", Kind.GAUGE, "Those whose partitions are being shared out."
+    ),
+}
+_LIKE = {"Reconciling": "PreparingRebalance", "Assigning": "CompletingRebalance"}
+"""States of KIP-848, counted with what is most like them."""
+
+
+class GroupCollector(Collector):
+    """See the module."""
+
+    metrics = (
+        CURRENT,
+        CURRENT_SUM,
+        LAG,
+        LAG_SUM,
+        LAG_SECONDS,
+        MEMBERS,
+        LEFT_OUT,
+        GROUPS,
+        OFFSETS,
+        *STATES.values(),
+    )
+
+    def __init__(self, survey: LagSurvey, clock: Clock) -> None:
+        self._survey = survey
+        self._clock = clock
+
+    async def prepare(self) -> None:
+        """Leaders are asked where logs end."""
+        await self._survey.look()
+
+    def collect(self, page: Page) -> Iterator[None]:
+        """Groups first, then where they are."""
+        shards = list(self._survey.shards())
+        yield from self._count(page, shards)
+        current, lag, seconds = page.families((CURRENT, LAG, LAG_SECONDS))
+        current_sum, lag_sum = page.families((CURRENT_SUM, LAG_SUM))
+        now_ms = self._clock.wall_ms()
+        for group, found in sorted(self._survey.found.items()):
+            sums: dict[str, tuple[int, int]] = {}
+            for each in found:
+                topic = each.partition.topic
+                labelled = labels(consumergroup=group, topic=topic, partition=each.partition.partition)
+                current.add(each.committed, labelled)
+                lag.add(each.records, labelled)
+                if (age_s := each.seconds_at(now_ms)) is not None:
+                    seconds.add(age_s, labelled)
+                offsets, records = sums.get(topic, (0, 0))
+                sums[topic] = offsets + each.committed, records + each.records
+            for topic, (offsets, records) in sums.items():
+                current_sum.add(offsets, labels(consumergroup=group, topic=topic))
+                lag_sum.add(records, labels(consumergroup=group, topic=topic))
+            yield
+        page.family(LEFT_OUT).add(self._survey.left_out)
+
+    def _count(self, page: Page, shards: list[GroupShard]) -> Iterator[None]:
+        states = dict.fromkeys(STATES, 0)
+        members: dict[str, int] = {}
+        groups = offsets = 0
+        for shard in shards:
+            groups += len(shard.groups)
+            for group_id in list(shard.offsets.groups()):
+                offsets += len(shard.offsets.of(group_id))
+                if group_id not in shard.groups:
+                    groups += 1
+                    states["Empty"] += 1
+                    members[group_id] = 0
+            for number, (group_id, group) in enumerate(list(shard.groups.items())):
+                state = group.state if isinstance(group.state, str) else group.state.value
+                state = _LIKE.get(state, state)
+                if state in states:
+                    states[state] += 1
+                members[group_id] = len(group.members)
+                if number % PIECE == PIECE - 1:
+                    yield
+        for group_id in sorted(members)[: self._survey.most()]:
+            page.family(MEMBERS).add(members[group_id], labels(consumergroup=group_id))
+        page.family(GROUPS).add(groups)
+        page.family(OFFSETS).add(offsets)
+        for state, metric in STATES.items():
+            page.family(metric).add(states[state])
+        yield
