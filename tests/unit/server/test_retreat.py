@@ -93,9 +93,11 @@ def test_a_follower_without_room_is_not_waited_for() -> None:
         fill(town, 1)
         loop = asyncio.get_running_loop()
         began = loop.time()
+        await publish(cluster, 5)  # which the follower may still have found room for
+        await town.until(lambda: sorted(placed(town).isr) == [2, 3])
         await publish(cluster, 5)
         assert loop.time() - began < RETREAT_S
-        assert (placed(town).leader, sorted(placed(town).isr)) == (2, [2, 3])
+        assert placed(town).leader == 2
         empty(town, 1)
         await town.until(lambda: sorted(placed(town).isr) == ALL)
         assert placed(town).leader_epoch == 0
