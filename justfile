@@ -148,6 +148,11 @@ client-failover *arguments:
 cluster-faults *arguments:
     python -m tests.system.cluster_faults --record {{ arguments }}
 
+# 200 members of six groups that come, go and are killed while their coordinators are killed, under load; adds to
+# docs/results/group-storm.md. A piece: ./dev group-storm --seconds 600
+group-storm *arguments:
+    python -m tests.system.group_storm --record {{ arguments }}
+
 # rolling upgrades of three nodes from builds with lower feature levels, under load; adds to docs/results/rolling-upgrade.md
 # (1 minute each)
 rolling-upgrade *arguments:

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from penstock.coordinator import heartbeats, offsets, reconciliation
+from penstock.coordinator.consumer import NOTHING, ConsumerGroup, Member, MemberState, Partitions
+from penstock.coordinator.work import Work
 from penstock.host.entropy import HostEntropy
 from penstock.log import directory, recovery
 from penstock.log.log import Log, SyncTicket
@@ -153,15 +156,45 @@ def keep_losses_quiet() -> None:
     _put(Losses, "_look", lambda *_arguments: None)
 
 
+def forget_commits() -> None:
+    """Every third commit is acknowledged and not written down."""
+    commit = offsets.commit
+    seen = 0
+
+    def commit_most(group: Any, ask: Any, ticket: int, work: Work) -> None:
+        nonlocal seen
+        commit(group, ask, ticket, work)
+        seen += 1
+        if seen % 3 == 0:
+            work.records.clear()
+
+    _put(offsets, "commit", commit_most)
+
+
+def give_at_once() -> None:
+    """In a consumer group, partitions are given to their next member before the last one has given them up."""
+    reconciled = reconciliation.reconciled
+
+    def give(group: ConsumerGroup, member: Member, owned: Partitions | None) -> Member:
+        after = reconciled(group, member, owned)
+        if after.state is not MemberState.UNRELEASED:
+            return after
+        return after._replace(state=MemberState.STABLE, assigned=group.targets.get(member.member_id, NOTHING))
+
+    _put(heartbeats, "reconciled", give)
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "commit-alone": commit_alone,
     "fail-on-full-roll": fail_on_full_roll,
     "fail-on-full-write": fail_on_full_write,
     "fence-late": fence_late,
+    "forget-commits": forget_commits,
     "forget-last-changes": forget_last_changes,
     "forget-names": forget_names,
     "forget-producers": forget_producers,
+    "give-at-once": give_at_once,
     "give-ids-again": give_ids_again,
     "keep-losses-quiet": keep_losses_quiet,
     "keep-no-reserve": keep_no_reserve,
