@@ -350,7 +350,7 @@ def until_whole(town: Town) -> list[Topic]:
                 f"{topic.name}-{each.index} led by {each.leader}, in sync {sorted(each.isr)}"
                 for topic in topics
                 for each in topic.partitions
-                if len(each.isr) < len(NODES) or each.leader not in NODES
+                if len(each.isr) < len(each.replicas) or each.leader not in NODES
             ]
             if not late:
                 return topics
