@@ -192,6 +192,12 @@ def takes_commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
 @caught_by("ZombieCommitsRefused")
 def takes_commits_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "may_commit", lambda *_: ErrorCode.NONE)
+    patch.setattr(ConsumerGroup, "may_commit_of", lambda *_: ErrorCode.NONE)
+
+
+@caught_by("ZombieCommitsRefused")
+def takes_commits_for_what_another_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerGroup, "may_commit_of", lambda *_: ErrorCode.NONE)
 
 
 # --- classic groups ---------------------------------------------------------------------------------------------------

@@ -64,6 +64,11 @@ class Member(NamedTuple):
         """What nobody else may be given: what it has, and what it has not given up yet."""
         return self.assigned | self.revoking if self.revoking else self.assigned
 
+    @property
+    def outdated(self) -> ErrorCode:
+        """How it is told, in its protocol, that a commit is of a time that is over."""
+        return ErrorCode.STALE_MEMBER_EPOCH if self.classic is None else ErrorCode.ILLEGAL_GENERATION
+
 
 class Pattern(NamedTuple):
     """A regular expression, and which topics it matched when it was last looked at."""
@@ -163,7 +168,14 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if epoch == member.epoch:
             return ErrorCode.NONE
-        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        return member.outdated
+
+    def may_commit_of(self, member_id: str, partition: TopicPartition) -> ErrorCode:
+        """Whether a commit for that partition is not of the time before another member got it."""
+        member = self.members.get(member_id)
+        if member is None or self.owners.get(partition, member_id) == member_id:
+            return ErrorCode.NONE
+        return member.outdated
 
     def may_fetch(self, member_id: str, epoch: int) -> ErrorCode:
         """Whether somebody who asks for offsets as that member is it."""

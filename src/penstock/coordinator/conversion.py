@@ -226,8 +226,9 @@ def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Chec
     )
     heartbeats.update(draft, before, member, work, checked)
     names = {topic.topic: topic.partitions for topic in told.owned_partitions}
+    is_old_news = 0 <= told.generation_id < before.epoch  # what it has been given since, it cannot have given up here
     work.drop_timer(REBALANCE, group.group_id, member.member_id)
-    heartbeats.step(draft, member.member_id, _by_id(names, work.view.topics))
+    heartbeats.step(draft, member.member_id, None if is_old_news else _by_id(names, work.view.topics))
     after = draft.group.members[member.member_id]
     work.hear(group.group_id, member.member_id, request.session_timeout_ms)
     work.reply(

@@ -4,8 +4,9 @@ Serves    OffsetCommit 2–10, OffsetFetch 1–10 (one group at a time), OffsetD
           before.
 Answers   whoever is not a member of the present generation or epoch commits nothing; a commit that is not in the log is
           an error, always.
-Departs   offsets expire only in groups that are empty; Kafka also expires those of topics that a live group reads no
-          longer. Of an empty group they are counted from when it became empty, in both protocols (R25).
+Departs   a member of a consumer group commits nothing for a partition that another one has been given; in Kafka its
+          epoch is enough. Offsets expire only in groups that are empty; Kafka also expires those of topics that a
+          live group reads no longer. Of an empty group they count from when it became empty, in both protocols (R25).
 """
 
 from collections.abc import Iterator, Mapping
@@ -97,9 +98,12 @@ def commit(group: Group | None, ask: Ask, ticket: int, work: Work) -> None:
     topics = []
     for topic in request.topics:
         partitions = []
+        known = work.view.topics.by_name.get(topic.name)
         for each in topic.partitions:
             note = each.committed_metadata or ""
             verdict = code
+            if verdict is ErrorCode.NONE and known is not None and isinstance(group, ConsumerGroup):
+                verdict = group.may_commit_of(request.member_id, (known.topic_id, each.partition_index))
             if verdict is ErrorCode.NONE and len(note) * 4 > bytes_max and len(note.encode()) > bytes_max:
                 verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
             if verdict is ErrorCode.NONE:

@@ -164,10 +164,12 @@ class Stage:
 # --- what consumers say -----------------------------------------------------------------------------------------------
 
 
-def subscription(*names: str, owned: dict[str, list[int]] | None = None, version: int = 1) -> bytes:
+def subscription(*names: str, owned: dict[str, list[int]] | None = None, generation: int = -1) -> bytes:
+    version = 1 if generation < 0 else 2
     out = bytearray(struct.pack(">h", version))
     listed = [TopicPartition(topic=name, partitions=numbers) for name, numbers in (owned or {}).items()]
-    write_into(out, ConsumerProtocolSubscription(topics=names, owned_partitions=listed), version)
+    told = ConsumerProtocolSubscription(topics=names, owned_partitions=listed, generation_id=generation)
+    write_into(out, told, version)
     return bytes(out)
 
 

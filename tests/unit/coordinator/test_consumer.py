@@ -288,6 +288,17 @@ def test_a_new_coordinator_knows_everything() -> None:
     assert second.beat() == {"a": [2, 3]}
 
 
+def test_a_commit_that_comes_after_another_member_got_the_partition_is_refused() -> None:
+    stage = Stage()
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    first.beat()
+    first.beat()
+    assert second.beat() == {"a": [2, 3]}
+    epoch = stage.group().members["m"].epoch
+    late = stage.ask(commit({0: 7, 3: 5}, member_id="m", epoch=epoch)).topics[0].partitions
+    assert [each.error_code for each in late] == [NONE, ErrorCode.STALE_MEMBER_EPOCH]
+
+
 # --- between the protocols --------------------------------------------------------------------------------------------
 
 
@@ -344,6 +355,20 @@ def test_what_a_cooperative_member_has_not_heard_of_yet_is_not_free() -> None:
     assert assigned(stage.ask(sync(old, 2))) == [0, 1]
     assert new.beat() == {}
     stage.ask(join(old, metadata=subscription("a", owned={"a": [0, 1]})))
+    assert new.beat() == {"a": [2, 3]}
+
+
+def test_what_a_member_had_a_generation_ago_says_nothing_about_what_it_has_given_up() -> None:
+    """A JoinGroup that a connection held up arrives after the one that the member has sent since."""
+    stage = Stage()
+    old, _ = classic(stage)
+    new = Reader(stage, "n")
+    owned = {"a": [0, 1, 2, 3]}
+    stage.ask(join(old, metadata=subscription("a", owned=owned, generation=1)))
+    late = stage.ask(join(old, metadata=subscription("a", owned={"a": [0]}, generation=0)))
+    assert late.generation_id == 1
+    assert new.beat() == {}
+    stage.ask(join(old, metadata=subscription("a", owned={"a": [0, 1]}, generation=1)))
     assert new.beat() == {"a": [2, 3]}
 
 
