@@ -3,7 +3,7 @@
 import sys
 
 from tests.simulation import core_campaign
-from tests.simulation.coordinators_world import END_S, LEADERLESS, Run, run_seed
+from tests.simulation.coordinators_world import END_S, Run, run_seed
 from tests.simulation.servers_world import FAULTS
 
 ABOUT = """\
@@ -38,7 +38,7 @@ KIND = core_campaign.Kind(
         ("Commits acknowledged", "acknowledged"),
         ("Joins of classic members", "meetings"),
     ),
-    faults=(FAULTS, "power cuts of all nodes at once", LEADERLESS),
+    faults=(FAULTS, "power cuts of all nodes at once"),
     virtual_s=int(END_S),
     title="Three whole servers that coordinate groups in the simulator",
     about=ABOUT,

@@ -19,7 +19,6 @@ from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.ports import ClientPorts
 from penstock.coordinator.placement import OFFSETS_TOPIC
-from penstock.metadata.image import NO_LEADER
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.settings import CannotStart, NodeSettings
@@ -41,7 +40,6 @@ TORMENT_S: Final = 10.0
 REST_S: Final = 8.0
 END_S: Final = 22.0
 SESSION_MS: Final = 3_000
-LEADERLESS: Final = "partitions that nobody trusted leads"
 HELD_S: Final = SESSION_MS / 1000 / 2
 """Clocks may run wrong, though not by that much."""
 
@@ -327,9 +325,7 @@ class Theatre:
         self._run(REST_S)
         before = {name: client.turns for name, client in self.clients.items()}
         self._run(END_S - TORMENT_S - REST_S - 1.0)
-        leaderless = self._leaderless()
-        if not leaderless:
-            self._check_progress(before)
+        self._check_progress(before)
         for client in self.clients.values():
             client.is_working = False
         self._run(1.0)
@@ -338,7 +334,6 @@ class Theatre:
         counts = {
             servers_world.FAULTS: self.nemesis.faults,
             "power cuts of all nodes at once": int(is_dark),
-            LEADERLESS: leaderless,
         }
         return Run(
             self.notes.acknowledged,
@@ -348,12 +343,6 @@ class Theatre:
             counts,
             world.trace_hash,
         )
-
-    def _leaderless(self) -> int:
-        """Partitions that wait for somebody who is trusted."""
-        node = self.servers[NODES[0]].node
-        topic = None if node is None else node.controller.image.topics.get(OFFSETS_TOPIC)
-        return sum(placed.leader == NO_LEADER for placed in ({} if topic is None else topic.partitions).values())
 
     def _check_progress(self, before: dict[str, int]) -> None:
         for names in ([COMMITTERS[0]], [COMMITTERS[1]], CLASSIC, CONSUMERS):

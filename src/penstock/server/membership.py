@@ -88,7 +88,7 @@ class Membership:
     async def register(self, previous_epoch: int) -> None:
         """Returns when the cluster knows of this life of the broker. CannotStart when it never will."""
         if self._is_alone:
-            await self._register_alone(previous_epoch)
+            await self._register_alone()
             return
         told = ErrorCode.NONE
         while True:
@@ -117,7 +117,7 @@ class Membership:
                 lacking.append(f"{name} is at level {level}, and {here.min_version}-{here.max_version} are known here")
         return f" ({'; '.join(lacking)})" if lacking else ""
 
-    async def _register_alone(self, previous_epoch: int) -> None:
+    async def _register_alone(self) -> None:
         command = RegisterBroker(
             broker_id=self._controller.node_id,
             incarnation_id=self._controller.incarnation_id,
@@ -129,7 +129,6 @@ class Membership:
             ),
             rack=self._rack,
             log_dirs=(self._directory_id,),
-            previous_epoch=previous_epoch,
         )
         registered = await self._controller.ask(command)
         if registered.code:

@@ -23,6 +23,7 @@ from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.ports import Key
 from penstock.server.adoption import Adoption
 from penstock.server.advertised import endpoints, parse_address
+from penstock.server.broker_epoch import NO_EPOCH, load_epoch, store_epoch
 from penstock.server.catching_up import catch_up
 from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
@@ -408,8 +409,8 @@ class Node:
         await membership.register(self._previous_epoch())
         await membership.caught_up()
         self._losses.begin(self.directory.logs.values(), self._unsynced())
-        await self.replicas.begin(membership.epoch)
-        membership.on_new_epoch = self.replicas.begin
+        await self._begin_life(membership.epoch)
+        membership.on_new_epoch = self._begin_life
         membership.on_leased = self.groups.leased
         self.groups.lease = lambda: membership.leased_until_ms
         self.groups.events.make = lambda: create_missing(
@@ -427,6 +428,10 @@ class Node:
         self.listener.start()
         logger.info("Listening on %s.", self.address)
 
+    async def _begin_life(self, epoch: int) -> None:
+        await store_epoch(self.directory.disk, epoch, self.directory.pool.reserve)
+        await self.replicas.begin(epoch)
+
     def _knows_the_present(self) -> bool:
         """Whether the image holds what was committed when this node last heard of the leader."""
         return 0 < self.quorum.raft.high_watermark <= self.controller.position
@@ -437,15 +442,14 @@ class Node:
         Where topics themselves say that they need no syncs, only they are doubtful, as the controller can see; where
         that is a default, which may be another one on each node, everything is.
         """
-        image = self.controller.image
-        before = image.brokers.get(self.settings.node_id)
-        if before is None or self.directory.findings.damage:
-            return -1
+        before = load_epoch(self.directory.disk)
+        if before == NO_EPOCH or self.directory.findings.damage:
+            return NO_EPOCH
         unsynced = {log.identity.topic for log in self._unsynced()}
         if not unsynced:
-            return before.epoch
-        says_so = all("durability" in image.config(TOPIC, each) for each in unsynced)
-        return but_for_unsynced(before.epoch) if says_so else -1
+            return before
+        says_so = all("durability" in self.controller.image.config(TOPIC, each) for each in unsynced)
+        return but_for_unsynced(before) if says_so else NO_EPOCH
 
     def _unsynced(self) -> list[Log]:
         """Logs that may have lost what the last life acknowledged: it was not stopped, and had not waited for syncs."""

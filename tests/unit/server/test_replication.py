@@ -15,6 +15,7 @@ from penstock.metadata.image import Partition as Placed
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.records.check import DEFAULT_RULES
 from penstock.replication.fetch_sessions import Wanted
+from penstock.server.broker_epoch import load_epoch, store_epoch
 from penstock.server.node import Node
 from penstock.server.replica_reading import ReplicaReading
 from penstock.server.settings import NodeSettings
@@ -214,6 +215,22 @@ def test_who_was_not_stopped_vouches_only_for_what_was_synced(durability: str, i
         town.start(3)
         await town.all_serve()
         assert (town.nodes[3]._previous_epoch() >= 0) is is_sure
+
+    tell(story)
+
+
+def test_a_directory_that_is_put_back_from_a_copy_vouches_for_nothing() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        copied = load_epoch(town.nodes[3].directory.disk)
+        town.kill(3)
+        town.start(3)
+        await town.all_serve()
+        directory = town.nodes[3].directory
+        now = some_node(town).controller.image.brokers[3]
+        assert copied < now.active_epoch == now.epoch == town.nodes[3]._previous_epoch()
+        await store_epoch(directory.disk, copied, directory.pool.reserve)
+        assert town.nodes[3]._previous_epoch() == copied, "which the controller refuses"
 
     tell(story)
 
