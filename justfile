@@ -44,6 +44,10 @@ side-by-side *arguments: _bench-tools
     python -m benchmarks.side_by_side {{ arguments }}
     python -m docs.pages
 
+# groups in figures: commits, loading, coming together, scaling; beside Apache Kafka: ./dev group-bench --rows commits --record
+group-bench *arguments:
+    python -m benchmarks.groups {{ arguments }}
+
 # the Spark source beside Spark's Kafka connector; rows can be recorded in several runs: ./dev spark-bench --rows read --record
 spark-bench *arguments:
     python -m benchmarks.spark {{ arguments }}

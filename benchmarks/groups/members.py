@@ -1,0 +1,114 @@
+"""A hundred members of a group in one process: librdkafka consumers, looked after by one thread.
+
+Each keeps what it was given and what was taken from it, and when each partition's records came.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import confluent_kafka
+
+CALM: Final = {"log_level": 0, "socket.keepalive.enable": True}
+CLASSIC: Final = {"group.protocol": "classic", "partition.assignment.strategy": "cooperative-sticky"}
+EAGER: Final = {"group.protocol": "classic", "partition.assignment.strategy": "range"}
+CONSUMER: Final = {"group.protocol": "consumer"}
+PROTOCOLS: Final = {"classic, cooperative": CLASSIC, "consumer (KIP-848)": CONSUMER, "classic, eager": EAGER}
+TURN_S: Final = 0.002
+
+
+class NotStable(Exception):
+    """The group did not come to rest."""
+
+
+class Member:
+    """One consumer."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> None:
+        self.owned: set[int] = set()
+        self.lost: set[int] = set()
+        """All that was ever taken from it."""
+        self.assigned_times = 0
+        self._is_eager = settings == EAGER
+        self._consumer: Any = confluent_kafka.Consumer(
+            {
+                **CALM,
+                **settings,
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def _assigned(self, _consumer: Any, partitions: list[Any]) -> None:
+        self.assigned_times += 1
+        self.owned |= {each.partition for each in partitions}
+
+    def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
+        taken = {each.partition for each in partitions}
+        self.owned -= taken
+        self.lost |= taken
+
+    def turn(self, heard: Callable[[int, float], None] | None) -> None:
+        """Whatever has come."""
+        for message in self._consumer.consume(100, 0):
+            if message.error() is None and heard is not None:
+                heard(message.partition(), time.monotonic())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Members:
+    """All of them."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, partitions: int, settings: dict[str, str]) -> None:
+        self._arguments = bootstrap, group, topic, settings
+        self._partitions = partitions
+        self.all: list[Member] = []
+        self.heard_s: dict[int, list[float]] = {each: [] for each in range(partitions)}
+
+    def join(self, count: int) -> None:
+        for _ in range(count):
+            self.all.append(Member(*self._arguments))
+
+    def until_stable(self, deadline_s: float) -> float:
+        """Turns until each partition has one reader and nobody has two more than another; how long that took."""
+        began_s = time.monotonic()
+        while not self.is_stable:
+            if time.monotonic() - began_s > deadline_s:
+                raise NotStable(f"{self.summary} after {deadline_s:.0f} s")
+            self.turn_all()
+        return time.monotonic() - began_s
+
+    def turn_for(self, seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            self.turn_all()
+
+    def turn_all(self) -> None:
+        for member in self.all:
+            member.turn(self._heard)
+        time.sleep(TURN_S)
+
+    def _heard(self, partition: int, at_s: float) -> None:
+        self.heard_s[partition].append(at_s)
+
+    @property
+    def is_stable(self) -> bool:
+        counts = [len(member.owned) for member in self.all]
+        everything = set().union(*(member.owned for member in self.all))
+        is_whole = sum(counts) == len(everything) == self._partitions
+        return is_whole and max(counts) - min(counts) <= 1
+
+    @property
+    def summary(self) -> str:
+        counts = sorted(len(member.owned) for member in self.all)
+        return f"{len(self.all)} members have {counts[0]} to {counts[-1]} of {self._partitions} partitions"
+
+    def close(self) -> None:
+        for member in self.all:
+            member.close()
