@@ -228,7 +228,7 @@ compatibility *arguments:
     python -m pytest -q -n 2 --dist loadgroup --record-compatibility tests/compatibility/test_client_matrix.py {{ arguments }}
 
 # what CI runs: the same checks, strangers, and a short fuzz of every target; ends with pytest's closing line
-ci: lint types layers (test "-q" "-n" "4")
+ci: lint types layers (test "-q" "-n" "3")
 
 # the notes for the next release, from changes/
 notes:

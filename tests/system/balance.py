@@ -289,10 +289,14 @@ class Outcome:
 
     @property
     def is_balanced(self) -> bool:
+        return self.is_balanced_to(UNEVEN_MAX)
+
+    def is_balanced_to(self, uneven_max: float) -> bool:
+        """Whether nobody's share is further from even, nobody ever lacked a replica, and who left has nothing."""
         joined, left = self.phase(JOINING), self.phase(LEAVING)
         shares = (joined.held, joined.led, _without(left.held), _without(left.led))
         is_empty = not left.held[LEAVES] and not left.led[LEAVES]
-        return is_empty and not self.lacks and all(unevenness(each) <= UNEVEN_MAX for each in shares)
+        return is_empty and not self.lacks and all(unevenness(each) <= uneven_max for each in shares)
 
 
 BEFORE: Final = "three brokers"

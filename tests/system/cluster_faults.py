@@ -367,7 +367,8 @@ def run(
             town.until_all_serve()
             configs = REPLICATED if kind == ONE_CUTS else SETTINGS
             create_topics(town.bootstrap, (*TOPICS, JAVA_TOPIC), replication_factor=len(NODES), **configs)
-            load = Load(town.bootstrap, TOPICS, rate=rate, seed=seed, java=(*JAVA_TOPIC, java_rate))
+            java = (*JAVA_TOPIC, java_rate)
+            load = stack.enter_context(Load(town.bootstrap, TOPICS, rate=rate, seed=seed, java=java))
             nemesis = Nemesis(town, Random(seed))
             faults = 0
             while faults < count and time.monotonic() - began < seconds_max and not load.problems:

@@ -75,25 +75,25 @@ def run_crashes(
         victim.start()
         victim.wait_ready()
         create_topics(victim.address, TOPICS, internal_segment_bytes=str(SEGMENT_BYTES))
-        load = Load(victim.address, TOPICS, rate=rate, seed=seed)
-        for crash in range(count):
-            if crash and random.random() < DURING_START_CHANCE:
-                during_start += 1
-                time.sleep(random.random() * 0.8)
-            else:
-                victim.wait_ready()
-                _await_progress(victim, load)
-                if crash % REPLACED_EVERY == 1 and not _is_spoilt(victim, load):
-                    load.replace_writer()
-                time.sleep(random.random() * 0.4)
-            victim.end(CUT if kind == POWER_CUTS else signal.SIGKILL)
-            victim.start()
-            _tell(f"{kind}: {crash + 1} of {count}, {load.acked:,} acknowledged, {len(load.problems)} problems")
-            if _is_spoilt(victim, load):
-                break
-        victim.wait_ready()
-        report = load.finish(is_spoilt=_is_spoilt(victim, load))
-        problems = load.problems + victim.damages
+        with Load(victim.address, TOPICS, rate=rate, seed=seed) as load:
+            for crash in range(count):
+                if crash and random.random() < DURING_START_CHANCE:
+                    during_start += 1
+                    time.sleep(random.random() * 0.8)
+                else:
+                    victim.wait_ready()
+                    _await_progress(victim, load)
+                    if crash % REPLACED_EVERY == 1 and not _is_spoilt(victim, load):
+                        load.replace_writer()
+                    time.sleep(random.random() * 0.4)
+                victim.end(CUT if kind == POWER_CUTS else signal.SIGKILL)
+                victim.start()
+                _tell(f"{kind}: {crash + 1} of {count}, {load.acked:,} acknowledged, {len(load.problems)} problems")
+                if _is_spoilt(victim, load):
+                    break
+            victim.wait_ready()
+            report = load.finish(is_spoilt=_is_spoilt(victim, load))
+            problems = load.problems + victim.damages
     return Outcome(kind, crash + 1, during_start, time.monotonic() - began, report, problems)
 
 

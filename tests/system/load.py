@@ -9,8 +9,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from random import Random
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -72,6 +74,10 @@ class Client(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.diary = Diary()
         self.problems: list[str] = []
+
+    def leave(self) -> None:
+        """Whatever it is about: it stops, and its connections end."""
+        raise NotImplementedError
 
 
 class Writer(Client):
@@ -155,8 +161,16 @@ class Writer(Client):
 
     def give_up(self) -> None:
         """What was not answered is not sent again."""
-        self._producer.purge()
-        self._producer.poll(0)
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer.poll(0)
+
+    def leave(self) -> None:
+        """What was not answered is not sent again, and nobody is looked for any more."""
+        self._stopping.set()
+        self.join(ASK_S)
+        self.give_up()
+        self._producer = None
 
     def _send(self) -> None:
         random = self._random
@@ -274,9 +288,15 @@ class Follower(Client):
         behind = {place: (self._positions[place], end) for place, end in ends.items() if self._positions[place] < end}
         if behind:
             self.problems.append(f"{self.name}: did not reach the end: {behind}")
+        self.leave()
+
+    def leave(self) -> None:
+        """Reads no more."""
         self._stopping.set()
         self.join(ASK_S)
-        self._consumer.close()
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
 
     def _ends(self, deadline: float) -> dict[tuple[str, int], int]:
         asker: Any = confluent_kafka.Consumer({**CALM, "bootstrap.servers": self._address, "group.id": "unused"})
@@ -327,9 +347,24 @@ class JavaWriter(Client):
         if self._process.wait(ASK_S):
             self.problems.append(f"{self.name}: it ended with {self._process.returncode}")
 
+    def leave(self) -> None:
+        """Its process ends, if it has not."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait(ASK_S)
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self.join(ASK_S)
+        self._process.stdout.close()
+
 
 class Load:
-    """Several writers and followers on the same partitions; and, on a topic of its own, a writer in Java."""
+    """Several writers and followers on the same partitions; and, on a topic of its own, a writer in Java.
+
+    To be used in a `with`: else a test that ends before `finish` leaves clients behind, which look for their brokers
+    for as long as the process lives.
+    """
 
     def __init__(
         self,
@@ -359,6 +394,15 @@ class Load:
             follower.start()
         for _ in range(WRITERS):
             self._add_writer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self.clients:
+            client.leave()
 
     def _add_writer(self) -> None:
         number = len(self.writers)

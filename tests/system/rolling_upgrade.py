@@ -266,13 +266,13 @@ def run(
         create_topics(town.bootstrap, topics, replication_factor=len(NODES), **SETTINGS)
         town.until_whole()
         java = (*JAVA_TOPIC, java_rate) if java_rate else None
-        load = Load(town.bootstrap, TOPICS, rate=rate, seed=seed, java=java, patience_ms=patience_ms)
-        if is_careless:
-            fleet.fall(load)
-        else:
-            for old, new in pairwise(builds):
-                fleet.roll(old, new, load)
-        report = load.finish(is_spoilt=bool(load.problems))
+        with Load(town.bootstrap, TOPICS, rate=rate, seed=seed, java=java, patience_ms=patience_ms) as load:
+            if is_careless:
+                fleet.fall(load)
+            else:
+                for old, new in pairwise(builds):
+                    fleet.roll(old, new, load)
+            report = load.finish(is_spoilt=bool(load.problems))
         town.until_whole()
     town.check_words()
     town.compare(report, topics)

@@ -54,14 +54,9 @@ def a_town(directory: Path, plant: str | None = None) -> Iterator[tuple[Town, Lo
         town.until_all_serve()
         create_topics(town.bootstrap, [*TOPICS, JAVA_TOPIC], replication_factor=3, min_insync_replicas="2")
         until(lambda: any(each.leader == FULL for each in partitions(town)), RETURN_S, "it leads nothing")
-        load = Load(town.bootstrap, TOPICS, rate=RATE, seed=7)
-        try:
+        with Load(town.bootstrap, TOPICS, rate=RATE, seed=7) as load:
             until(lambda: load.acked > RATE, RETURN_S, "nothing is acknowledged")
             yield town, load
-        finally:
-            for writer in load.writers:
-                if not writer.is_finished:
-                    writer.finish(time.monotonic())
 
 
 def partitions(town: Town) -> list[Partition]:

@@ -99,9 +99,9 @@ def run(
             own = [*topics, java[:2]] if java is not None else topics
             create_topics(town.bootstrap, own, replication_factor=len(NODES), **REPLICATED)
             all_topics += own
-            load = Load(town.bootstrap, topics, rate=rate, seed=seed * 1_000 + rounds, java=java)
             struck[shape] += 1
-            _round(town, load, shape, own, random, tally)
+            with Load(town.bootstrap, topics, rate=rate, seed=seed * 1_000 + rounds, java=java) as load:
+                _round(town, load, shape, own, random, tally)
             rounds += 1
             _tell(f"{WIDE_CUTS}: {rounds} of {count}, {tally.acked:,} acknowledged, {tally.lost:,} lost and reported")
     town.check_words()
