@@ -563,7 +563,7 @@ class Broker:
         if self.world.story is not None:
             self.world.tell(self, f"to {letter.asker}: {show_found(response)}")
         asker = self.world.brokers[letter.asker]
-        event = FetchAnswered(self.broker_id, letter.number, response)
+        event = FetchAnswered(self.broker_id, letter.number, response, self.world.now)
         self.world.send(self.broker_id, letter.asker, asker.later, letter.life, asker.take, event)
 
 

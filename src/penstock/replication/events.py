@@ -50,6 +50,8 @@ class FetchAnswered(NamedTuple):
     source: int
     number: int
     response: FetchResponse
+    wall_ms: int
+    """When it came, by the clock that logs count the idleness of producers on; steps count on another one."""
 
 
 class FetchLost(NamedTuple):

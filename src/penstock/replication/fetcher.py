@@ -10,12 +10,13 @@ from typing import Final
 
 from penstock.model.errors import ErrorCode
 from penstock.replication.effects import Effect, SendFetch, SyncLog
+from penstock.replication.events import FetchAnswered
 from penstock.replication.follower import Following, Pace
 from penstock.replication.ports import Key
 from penstock.replication.settings import ReplicationSettings
 from penstock.replication.source_session import SourceSession
 from penstock.replication.throttle import Throttle
-from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, ReplicaState
+from penstock.wire.messages.fetch import FetchPartition, FetchRequest, ReplicaState
 
 NEVER: Final = 1 << 62
 
@@ -166,10 +167,11 @@ class Fetcher:
             self._due_ms = now + self.settings.rest_ms(self._losses)
             self._losses += 1
 
-    def on_answer(self, number: int, response: FetchResponse, now: int) -> None:
+    def on_answer(self, event: FetchAnswered, now: int) -> None:
         """Takes the answer to the request under way; any other is too late."""
-        if number != self._awaited:
+        if event.number != self._awaited:
             return
+        response = event.response
         self._awaited = 0
         self._losses = 0
         self._due_ms = now
@@ -184,7 +186,7 @@ class Fetcher:
                 following, asked = self._following.get(key), told.get(key)
                 if following is None or asked is None:
                     continue
-                if not following.take(asked, found, now, self._effects):
+                if not following.take(asked, found, event.wall_ms, self._effects):
                     self._rest(following, now)
                 else:
                     following.refusals = 0

@@ -74,7 +74,7 @@ class Following:
             partition_max_bytes=bytes_max,
         )
 
-    def take(self, asked: FetchPartition, found: PartitionData, now: int, effects: list[Effect]) -> bool:
+    def take(self, asked: FetchPartition, found: PartitionData, wall_ms: int, effects: list[Effect]) -> bool:
         """Takes the answer to what was asked; False if the leader refused, or the log did."""
         if asked.current_leader_epoch != self.epoch or asked.fetch_offset != self.log.written_end:
             return True  # given to a former epoch
@@ -88,14 +88,14 @@ class Following:
         if found.diverging_epoch.epoch >= 0:
             self._cut(found.diverging_epoch.epoch, found.diverging_epoch.end_offset, effects)
             return True
-        return self._append(found, now, effects)
+        return self._append(found, wall_ms, effects)
 
-    def _append(self, found: PartitionData, now: int, effects: list[Effect]) -> bool:
+    def _append(self, found: PartitionData, wall_ms: int, effects: list[Effect]) -> bool:
         log = self.log
         if found.records:
             before = log.written_end
             try:
-                log.append_replicated(found.records, now_ms=now)
+                log.append_replicated(found.records, now_ms=wall_ms)
             except TornBatch:  # an answer ends where its bytes do
                 if log.written_end == before:
                     return False

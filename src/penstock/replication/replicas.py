@@ -381,7 +381,7 @@ class Replicas:
 
     def _on_fetch_answered(self, event: FetchAnswered, now: int) -> None:
         fetcher = self.fetchers[event.source]
-        fetcher.on_answer(event.number, event.response, now)
+        fetcher.on_answer(event, now)
         if self._arriving:
             self._park(now)
         fetcher.go_on(now)

@@ -420,7 +420,7 @@ class ReplicaRunner:
         if response is None:
             self._tell(core, FetchLost(effect.source, effect.number))
         else:
-            self._tell(core, FetchAnswered(effect.source, effect.number, response))
+            self._tell(core, FetchAnswered(effect.source, effect.number, response, self._clock.wall_ms()))
 
     def _change(self, effect: wanted.SendChange) -> None:
         self._begin(lambda core: self._changed(core, effect))

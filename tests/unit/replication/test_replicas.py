@@ -61,6 +61,7 @@ from tests.unit.replication.stage import (
     the_fetch,
 )
 
+WALL_MS = 1_700_000_000_000
 SETTINGS = {
     "replica.lag.time.max.ms": "1000",
     "replica.fetch.backoff.ms": "200",
@@ -96,7 +97,7 @@ class Stage:
         return self.learn(an_image({0: partition(*isr, **options)}, in_sync_min=in_sync_min))
 
     def answer(self, fetch: SendFetch, response: FetchResponse) -> list[Effect]:
-        return self.step(FetchAnswered(fetch.source, fetch.number, response))
+        return self.step(FetchAnswered(fetch.source, fetch.number, response, WALL_MS))
 
     def wait(self, until: int) -> list[Effect]:
         self.now = until

@@ -11,6 +11,7 @@ from penstock.client.cluster import Cluster
 from penstock.client.consumer import Consumer
 from penstock.client.producer import Producer
 from penstock.log.log import Log
+from penstock.log.upkeep import apply_retention
 from penstock.metadata.image import Partition as Placed
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.records.check import DEFAULT_RULES
@@ -215,6 +216,22 @@ def test_who_was_not_stopped_vouches_only_for_what_was_synced(durability: str, i
         town.start(3)
         await town.all_serve()
         assert (town.nodes[3]._previous_epoch() >= 0) is is_sure
+
+    tell(story)
+
+
+def test_followers_do_not_take_producers_for_idle() -> None:
+    """Else whoever leads next would take what is sent again for new, and append it twice."""
+
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        for node in town.nodes.values():
+            log = node.directory.logs[f"{TOPIC}-0"]
+            await apply_retention(log, node.directory.disk, node.clock.wall_ms())
+            assert len(log.producers) == 1, f"node {node.settings.node_id} has forgotten who wrote"
+        await cluster.close()
 
     tell(story)
 
