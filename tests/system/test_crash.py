@@ -1,10 +1,12 @@
 """The real server, killed and cut off the power under librdkafka's load; a short version of `./dev crashes`."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.system.crash import KILLS, POWER_CUTS, run_crashes
+from tests.system.victim import free_port
 
 pytestmark = pytest.mark.strangers
 
@@ -33,3 +35,11 @@ def test_no_crash_loses_or_doubles_what_was_acknowledged(kind: str, tmp_path: Pa
 def test_a_planted_bug_is_found(kind: str, plant: str, crashes_max: int, tmp_path: Path) -> None:
     outcome = run_crashes(tmp_path, kind, crashes_max, seed=5, plant=plant)
     assert not outcome.is_clean, outcome.text()
+
+
+def test_a_port_stays_taken_while_nobody_listens() -> None:
+    port = free_port()
+    with socket.socket() as another, pytest.raises(OSError):  # noqa: PT011 - whatever the system calls it
+        another.bind(("127.0.0.1", port))
+    with socket.create_server(("127.0.0.1", port)):  # as nodes do it
+        pass

@@ -20,18 +20,26 @@ CUT = signal.SIGUSR1
 DAMAGE = "Damage in the data directory"
 PORTS = range(20_000, 32_000)
 """Below those that outgoing connections are given."""
+_taken: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """One that nobody listens on now, and that no connection is given while whoever listens there is down."""
+    """One that nobody listens on now, and that nobody else is given while whoever listens there is down.
+
+    It stays taken for as long as this process lives: without that, clients of a node that is being started again may
+    meet a node of another cluster, which another test has given the same port, and write to its topics.
+    """
     while True:
         port = random.choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        probe = socket.socket()
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            probe.close()
+            continue
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets who does likewise listen, nobody else ask
+        _taken.append(probe)
+        return port
 
 
 class Victim:
