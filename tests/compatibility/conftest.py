@@ -12,8 +12,8 @@ from tests.compatibility.oracle import Oracle
 from tests.compatibility.penstock_node import PenstockNode
 from tests.compatibility.raw_client import RawClient
 
-# Before anybody imports it: its assertions are the matrix's.
-pytest.register_assert_rewrite("tests.compatibility.stories")
+# Before anybody imports them: their assertions are the matrix's.
+pytest.register_assert_rewrite("tests.compatibility.stories", "tests.compatibility.group_stories")
 
 
 @pytest.fixture(scope="session")

@@ -47,8 +47,13 @@ class ToolFailed(Exception):
 def run_alone(tool: str, *arguments: str) -> str:
     """What a tool prints that has a process of its own, for those that need to see it end."""
     return subprocess.run(
-        [*_java(), CLASSES[tool], *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=ALONE_TIMEOUT_S
+        command_of(tool, *arguments), check=True, stdout=subprocess.PIPE, text=True, timeout=ALONE_TIMEOUT_S
     ).stdout
+
+
+def command_of(tool: str, *arguments: str) -> list[str]:
+    """What starts a tool in a process of its own."""
+    return [*_java(), CLASSES[tool], *arguments]
 
 
 def _java() -> list[str]:

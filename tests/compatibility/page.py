@@ -83,9 +83,10 @@ def render(record: Record, rows: Mapping[str, type[Row]]) -> str:
 
 
 INTRODUCTION = (
-    "Each ✓ is a story of `tests/compatibility/stories.py` that passed against a Penstock node of its own process: the",
-    "scene is set and the outcome is checked on the wire, by a client that trusts nobody. CI tells all stories again.",
-    "`./dev compatibility` runs the matrix and writes this page; nothing here is written by hand.",
+    "Each ✓ is a story of `tests/compatibility/stories.py` or `group_stories.py` that passed against a Penstock node",
+    "of its own process: the scene is set and the outcome is checked on the wire, by a client that trusts nobody. CI",
+    "tells all stories again. `./dev compatibility` runs the matrix and writes this page; nothing here is written by",
+    "hand.",
 )
 
 

@@ -15,6 +15,7 @@ from penstock.wire.api import Api
 from tests.compatibility.kafka_tools import KafkaTools, ToolFailed, run_alone
 from tests.compatibility.penstock_node import PenstockNode
 from tests.compatibility.raw_client import RawClient
+from tests.compatibility.raw_groups import RawGroups
 from tests.compatibility.samples import NOW_MS, build
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("kafka_tools")]
@@ -160,18 +161,17 @@ def test_kafka_topics_lists_and_describes(
     assert tools.run("kafka-topics", *bootstrap, "--describe", "--under-replicated-partitions") == b""
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_groups_are_seen_set_back_and_taken_away(
-    protocol: str, tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
+def test_groups_of_the_new_protocol_are_seen_set_back_and_taken_away(
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
 ) -> None:
-    topic, group = penstock_client.create_topic(f"tools-{protocol}", 2), f"tools-{protocol}-group"
+    topic, group = penstock_client.create_topic("tools-consumer", 2), "tools-consumer-group"
 
     def ask(*arguments: str) -> str:
         command = ("--bootstrap-server", penstock.bootstrap, "--group", group, *arguments)
         return tools.run("kafka-consumer-groups", *command).decode()
 
     consumer: Any = confluent_kafka.Consumer(
-        {"bootstrap.servers": penstock.bootstrap, "group.id": group, "group.protocol": protocol}
+        {"bootstrap.servers": penstock.bootstrap, "group.id": group, "group.protocol": "consumer"}
     )
     consumer.subscribe([topic.name])
     end_s = time.monotonic() + WAIT_S
@@ -190,3 +190,60 @@ def test_groups_are_seen_set_back_and_taken_away(
     assert group in listed.split()
     assert "Successful" in ask("--delete-offsets", "--topic", topic.name)
     assert "successful" in ask("--delete")
+
+
+def test_kafka_consumer_groups_reads_resets_and_deletes(
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
+) -> None:
+    topic, raw, group = penstock_client.create_topic("grouped", 2), RawGroups(penstock_client), "of-tools"
+    for partition in range(2):
+        records = [Record(number, NOW_MS + 1000 * number, b"key", b"value") for number in range(10)]
+        penstock_client.produce(topic, partition, build(records, Codec.NONE))
+    raw.commit(group, topic.name, {0: 4, 1: 10})
+
+    def run(*arguments: str) -> list[list[str]]:
+        said = tools.run("kafka-consumer-groups", "--bootstrap-server", penstock.bootstrap, *arguments).decode()
+        return [line.split() for line in said.splitlines() if line.strip()]
+
+    def reset(*where: str) -> dict[int, int]:
+        said = run("--group", group, "--reset-offsets", "--topic", topic.name, *where)
+        return {int(line[2]): int(line[3]) for line in said[1:]}
+
+    member_id = raw.join(group, topic.name, 2)
+    assert [group, "Classic", "Consumer"] in [line[:3] for line in run("--list", "--type", "--state")] or [
+        group
+    ] in run("--list")
+    described = [line for line in run("--describe", "--group", group) if line[0] == group]
+    assert [line[2:6] for line in described] == [["0", "4", "10", "6"], ["1", "10", "10", "0"]]
+    assert {line[6] for line in described} == {member_id}
+    (seated,) = (line for line in run("--describe", "--group", group, "--members", "--verbose") if line[0] == group)
+    assert member_id in seated
+    assert f"{topic.name}:0,1" in "".join(seated)
+    with pytest.raises(ToolFailed, match="inactive"):
+        reset("--to-earliest", "--execute")
+    raw.leave(group, member_id)
+
+    assert reset("--to-earliest", "--dry-run") == {0: 0, 1: 0}
+    assert raw.committed(group) == {0: 4, 1: 10}, "who only looks changes nothing"
+    for where, wanted in (
+        (["--shift-by", "-3"], {0: 1, 1: 7}),
+        (["--to-latest"], {0: 10, 1: 10}),
+        (["--to-earliest"], {0: 0, 1: 0}),
+        (["--to-offset", "99"], {0: 10, 1: 10}),
+        (["--by-duration", "P100000D"], {0: 0, 1: 0}),
+    ):
+        assert reset(*where, "--execute") == wanted, where
+        assert raw.committed(group) == wanted, where
+    run("--delete", "--group", group)
+    assert group not in raw.names()
+
+
+def test_kafka_consumer_perf_test_counts_what_is_there(
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
+) -> None:
+    topic = penstock_client.create_topic("perf-consumed", 2)
+    load = ["--num-records", "5000", "--record-size", "100", "--throughput", "-1"]
+    place = ["--bootstrap-server", penstock.bootstrap, "--topic", topic.name]
+    tools.run("kafka-producer-perf-test", *place, *load)
+    said = tools.run("kafka-consumer-perf-test", *place, "--num-records", "5000", "--hide-header").decode()
+    assert said.split(",")[4].strip() == "5000", said

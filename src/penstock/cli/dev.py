@@ -13,6 +13,13 @@ PORT = 9092
 METRICS_PORT = 9644
 PORTS_TRIED = 100
 HOME = Path(".penstock")
+PROMPT = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""Groups of a laptop or a test have few members, and somebody waits for each."""
 
 
 def dev(
@@ -52,6 +59,7 @@ def dev(
                 is_ephemeral=ephemeral,
                 endpoint_path=HOME / "endpoint",
                 is_verbose=verbose,
+                static=PROMPT,
             )
         )
 

@@ -35,6 +35,7 @@ from penstock.server.failed_logs import FailedLogs
 from penstock.server.group_commit import GroupCommit
 from penstock.server.group_coordinator import GroupCoordinator
 from penstock.server.handlers import (
+    acls,
     api_versions,
     brokers,
     classic_groups,
@@ -100,6 +101,7 @@ from penstock.wire.declare import Request, Response
 logger = logging.getLogger("penstock.node")
 
 HANDLERS: Sequence[ModuleType] = (
+    acls,
     api_versions,
     brokers,
     classic_groups,

@@ -49,6 +49,12 @@ type question struct {
 	Idempotent  bool     `json:"idempotent"`
 	InFlightMax int      `json:"in_flight_max"`
 	BatchBytes  int32    `json:"batch_bytes"`
+
+	Group    string `json:"group"`
+	Protocol string `json:"protocol"`
+	Instance string `json:"instance_id"`
+	IsAuto   bool   `json:"is_auto"`
+	Member   int    `json:"member"`
 }
 
 type answer = map[string]any
@@ -66,6 +72,20 @@ var commands = map[string]command{
 	"produce":        produce,
 	"consume":        consumeFrom,
 	"consume_since":  consumeSince,
+
+	"describe_group":       administer(describeGroup),
+	"reset_group":          administer(resetGroup),
+	"delete_group_offsets": administer(deleteGroupOffsets),
+	"delete_group":         administer(deleteGroup),
+
+	"member_join":         join,
+	"member_poll":         asMember(poll),
+	"member_commit":       asMember(commit),
+	"member_commit_async": asMember(commitAsync),
+	"member_seek":         asMember(seek),
+	"member_pause":        asMember(pause),
+	"member_resume":       asMember(resume),
+	"member_leave":        asMember(leave),
 }
 
 func main() {

@@ -1,8 +1,9 @@
-"""aiokafka, on an event loop per call."""
+"""aiokafka, on an event loop per call; a member of a group has one of its own, in a thread."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
@@ -11,7 +12,23 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, for_code
 
 from penstock.records.compression import Codec
 from penstock.records.rows import Record
-from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+from tests.compatibility.rows.row import (
+    AUTO_COMMIT_MS,
+    CONSUMER,
+    HEARTBEAT_MS,
+    POLL_S,
+    GroupShown,
+    Joining,
+    Member,
+    Message,
+    Operation,
+    Place,
+    Producing,
+    Row,
+    TooLarge,
+    TopicSeen,
+    lacking,
+)
 from tests.compatibility.seen import seen_in_python
 
 TIMEOUT_S = 30.0
@@ -21,11 +38,91 @@ TOPIC_SOURCE = 1
 T = TypeVar("T")
 
 
+class AiokafkaMember(Member):
+    """A commit that nobody waits for is a task."""
+
+    def __init__(self, how: Joining) -> None:
+        self._topic = how.topic
+        self._commits: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._consumer = self._run(self._start(how))
+
+    @staticmethod
+    async def _start(how: Joining) -> aiokafka.AIOKafkaConsumer:
+        consumer = aiokafka.AIOKafkaConsumer(
+            how.topic,
+            bootstrap_servers=how.bootstrap,
+            group_id=how.group,
+            group_instance_id=how.instance_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=how.is_auto,
+            auto_commit_interval_ms=AUTO_COMMIT_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+        await consumer.start()
+        return consumer
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
+
+    def poll(self) -> Sequence[Place]:
+        return self._run(self._poll())
+
+    async def _poll(self) -> list[Place]:
+        for done in [each for each in self._commits if each.done()]:
+            self._commits.remove(done)
+            done.result()
+        found = await self._consumer.getmany(timeout_ms=int(POLL_S * 1000))
+        return [(each.partition, each.offset) for batch in found.values() for each in batch]
+
+    def commit(self) -> None:
+        self._run(self._consumer.commit())
+
+    def commit_async(self) -> None:
+        async def begin() -> None:
+            self._commits.add(asyncio.ensure_future(self._consumer.commit()))
+
+        self._run(begin())
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._call(self._consumer.seek, partition, offset)
+
+    def pause(self, partition: int) -> None:
+        self._call(self._consumer.pause, partition)
+
+    def resume(self, partition: int) -> None:
+        self._call(self._consumer.resume, partition)
+
+    def _call(self, method: Callable[..., None], partition: int, *arguments: int) -> None:
+        async def call() -> None:
+            method(aiokafka.TopicPartition(self._topic, partition), *arguments)
+
+        self._run(call())
+
+    def leave(self) -> None:
+        try:
+            self._run(self._consumer.stop())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(TIMEOUT_S)
+            self._loop.close()
+
+
 class Aiokafka(Row):
     """Its admin client hands out responses as they came, errors included."""
 
     name = "aiokafka"
     pipelines = False
+    member = AiokafkaMember
+    lacks: ClassVar[Mapping[Operation, str]] = {
+        **lacking(CONSUMER, "aiokafka has only the classic protocol"),
+        **lacking(
+            (Operation.RESET_GROUP, Operation.DELETE_GROUP_OFFSETS, Operation.DELETE_GROUP),
+            "its admin client reads groups, it does not change them",
+        ),
+    }
 
     def version(self) -> str:
         return str(aiokafka.__version__)
@@ -115,6 +212,21 @@ class Aiokafka(Row):
                 return await _read(consumer, place, found[place].offset, count)
 
         return _run(consume())
+
+    def join(self, how: Joining) -> Member:
+        return AiokafkaMember(how)
+
+    def describe_group(self, bootstrap: str, group: str, topic: str) -> GroupShown:
+        async def describe(admin: AIOKafkaAdminClient) -> GroupShown:
+            listed = {name for name, *_ in await admin.list_consumer_groups()}
+            (response,) = await admin.describe_consumer_groups([group])
+            (described,) = response.to_object()["groups"]
+            _check([described])
+            offsets = await admin.list_consumer_group_offsets(group)
+            committed = {place.partition: found.offset for place, found in offsets.items() if place.topic == topic}
+            return GroupShown(group in listed, described["state"], len(described["members"]), committed)
+
+        return _with_admin(bootstrap, describe)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -3,21 +3,67 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from penstock.records.rows import Record
 from tests.compatibility import golang
 from tests.compatibility.answerer import Answerer, Failed, Json
 from tests.compatibility.oracle import binary, text
-from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+from tests.compatibility.rows.row import (
+    GroupShown,
+    Joining,
+    Member,
+    Message,
+    Place,
+    Producing,
+    Protocol,
+    Row,
+    TooLarge,
+    TopicSeen,
+)
 
 PROJECT = Path(__file__).parents[1] / "go"
 MODULE = "github.com/twmb/franz-go"
+
+
+class FranzGoMember(Member):
+    """A client on the other side of the pipe, known there by its number."""
+
+    def __init__(self, program: Answerer, how: Joining) -> None:
+        self._program = program
+        self._number = program.ask("member_join", **how._asdict() | {"instance_id": how.instance_id or ""})["member"]
+
+    def _ask(self, command: str, **question: object) -> Json:
+        return self._program.ask(command, member=self._number, **question)
+
+    def poll(self) -> Sequence[Place]:
+        return [(partition, offset) for partition, offset in self._ask("member_poll")["places"]]
+
+    def commit(self) -> None:
+        self._ask("member_commit")
+
+    def commit_async(self) -> None:
+        self._ask("member_commit_async")
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._ask("member_seek", partition=partition, offset=offset)
+
+    def pause(self, partition: int) -> None:
+        self._ask("member_pause", partition=partition)
+
+    def resume(self, partition: int) -> None:
+        self._ask("member_resume", partition=partition)
+
+    def leave(self) -> None:
+        self._ask("member_leave")
 
 
 class FranzGo(Row):
     """Its own partitioner agrees with Java's on keys."""
 
     name = "franz-go"
+    member = FranzGoMember
+    protocols: ClassVar[Sequence[Protocol]] = ("classic", "consumer")
 
     @cached_property
     def _program(self) -> Answerer:
@@ -72,6 +118,25 @@ class FranzGo(Row):
     ) -> Sequence[Record]:
         place = {"bootstrap": bootstrap, "topic": topic, "partition": partition, "count": count}
         return _records(self._program.ask("consume_since", **place, timestamp_ms=timestamp_ms))
+
+    def join(self, how: Joining) -> Member:
+        return FranzGoMember(self._program, how)
+
+    def describe_group(self, bootstrap: str, group: str, topic: str) -> GroupShown:
+        seen = self._program.ask("describe_group", bootstrap=bootstrap, group=group, topic=topic)
+        committed = {int(partition): offset for partition, offset in seen["committed"].items()}
+        return GroupShown(seen["is_listed"], seen["state"], seen["members"], committed)
+
+    def reset_group(self, bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:
+        place = {"topic": topic, "partition": partition, "offset": offset}
+        self._program.ask("reset_group", bootstrap=bootstrap, group=group, **place)
+
+    def delete_group_offsets(self, bootstrap: str, group: str, topic: str, partition: int) -> None:
+        place = {"topic": topic, "partition": partition}
+        self._program.ask("delete_group_offsets", bootstrap=bootstrap, group=group, **place)
+
+    def delete_group(self, bootstrap: str, group: str) -> None:
+        self._program.ask("delete_group", bootstrap=bootstrap, group=group)
 
     def close(self) -> None:
         self._program.close()

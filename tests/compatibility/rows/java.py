@@ -2,17 +2,76 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.records.rows import Record
 from tests.compatibility.oracle import Json, Oracle, OracleError, as_json, from_json
-from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+from tests.compatibility.rows.row import (
+    AUTO_COMMIT_MS,
+    HEARTBEAT_MS,
+    GroupShown,
+    Joining,
+    Member,
+    Message,
+    Place,
+    Producing,
+    Protocol,
+    Row,
+    TooLarge,
+    TopicSeen,
+)
+
+
+class JavaMember(Member):
+    """A consumer on the other side of the pipe, known there by its number."""
+
+    def __init__(self, oracle: Oracle, how: Joining) -> None:
+        self._oracle = oracle
+        settings: dict[str, object] = {
+            "bootstrap.servers": how.bootstrap,
+            "group.id": how.group,
+            "group.protocol": how.protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": how.is_auto,
+            "auto.commit.interval.ms": AUTO_COMMIT_MS,
+        }
+        if how.protocol == "classic":
+            settings["heartbeat.interval.ms"] = HEARTBEAT_MS
+        if how.instance_id is not None:
+            settings["group.instance.id"] = how.instance_id
+        self._number = oracle.ask("member_join", settings=settings, topic=how.topic)["member"]
+
+    def _ask(self, command: str, **question: object) -> Json:
+        return self._oracle.ask(command, member=self._number, **question)
+
+    def poll(self) -> Sequence[Place]:
+        return [(partition, offset) for partition, offset in self._ask("member_poll")["places"]]
+
+    def commit(self) -> None:
+        self._ask("member_commit")
+
+    def commit_async(self) -> None:
+        self._ask("member_commit_async")
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._ask("member_seek", partition=partition, offset=offset)
+
+    def pause(self, partition: int) -> None:
+        self._ask("member_pause", partition=partition)
+
+    def resume(self, partition: int) -> None:
+        self._ask("member_resume", partition=partition)
+
+    def leave(self) -> None:
+        self._ask("member_leave")
 
 
 class Java(Row):
     """Behind the pipe of an oracle: somebody else's, or its own."""
 
     name = "Java client"
+    member = JavaMember
+    protocols: ClassVar[Sequence[Protocol]] = ("classic", "consumer")
 
     def __init__(self, oracle: Oracle | None = None) -> None:
         self._lent = oracle
@@ -77,6 +136,23 @@ class Java(Row):
     ) -> Sequence[Record]:
         seen = self._ask("consume_from", bootstrap, topic, partition=partition, timestamp=timestamp_ms, count=count)
         return [from_json(row) for row in seen["records"]]
+
+    def join(self, how: Joining) -> Member:
+        return JavaMember(self._oracle, how)
+
+    def describe_group(self, bootstrap: str, group: str, topic: str) -> GroupShown:
+        seen = self._ask("describe_group", bootstrap, topic, group=group)
+        committed = {int(partition): offset for partition, offset in seen["committed"].items()}
+        return GroupShown(seen["is_listed"], seen["state"], seen["members"], committed)
+
+    def reset_group(self, bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:
+        self._ask("reset_group", bootstrap, topic, group=group, partition=partition, offset=offset)
+
+    def delete_group_offsets(self, bootstrap: str, group: str, topic: str, partition: int) -> None:
+        self._ask("delete_group_offsets", bootstrap, topic, group=group, partition=partition)
+
+    def delete_group(self, bootstrap: str, group: str) -> None:
+        self._ask("delete_group", bootstrap, "", group=group)
 
 
 def _producer_settings(how: Producing) -> dict[str, Any]:

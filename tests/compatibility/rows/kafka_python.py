@@ -4,11 +4,27 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.records.compression import Codec
 from penstock.records.rows import Record
-from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+from tests.compatibility.rows.row import (
+    AUTO_COMMIT_MS,
+    CONSUMER,
+    HEARTBEAT_MS,
+    POLL_S,
+    GroupShown,
+    Joining,
+    Member,
+    Message,
+    Operation,
+    Place,
+    Producing,
+    Row,
+    TooLarge,
+    TopicSeen,
+    lacking,
+)
 from tests.compatibility.seen import seen_in_python
 
 with warnings.catch_warnings():
@@ -21,11 +37,62 @@ with warnings.catch_warnings():
 TIMEOUT_S = 30.0
 
 
+class KafkaPythonMember(Member):
+    """A consumer with callbacks for what it commits."""
+
+    def __init__(self, how: Joining) -> None:
+        self._topic = how.topic
+        self._failures: list[Any] = []
+        self._consumer: Any = kafka.KafkaConsumer(
+            how.topic,
+            bootstrap_servers=how.bootstrap,
+            group_id=how.group,
+            group_instance_id=how.instance_id,
+            auto_offset_reset="earliest",
+            enable_auto_commit=how.is_auto,
+            auto_commit_interval_ms=AUTO_COMMIT_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+
+    def poll(self) -> Sequence[Place]:
+        found = [
+            (each.partition, each.offset)
+            for batch in self._consumer.poll(int(POLL_S * 1000)).values()
+            for each in batch
+        ]
+        assert not self._failures, self._failures
+        return found
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def commit_async(self) -> None:
+        def committed(_offsets: Any, answer: Any) -> None:
+            if isinstance(answer, Exception):
+                self._failures.append(answer)
+
+        self._consumer.commit_async(callback=committed)
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(kafka.TopicPartition(self._topic, partition), offset)
+
+    def pause(self, partition: int) -> None:
+        self._consumer.pause(kafka.TopicPartition(self._topic, partition))
+
+    def resume(self, partition: int) -> None:
+        self._consumer.resume(kafka.TopicPartition(self._topic, partition))
+
+    def leave(self) -> None:
+        self._consumer.close()
+
+
 class KafkaPython(Row):
     """Its idempotent producer has one batch per partition under way, and all of them in one request."""
 
     name = "kafka-python"
     pipelines = False
+    member = KafkaPythonMember
+    lacks: ClassVar[Mapping[Operation, str]] = lacking(CONSUMER, "kafka-python has only the classic protocol")
 
     def version(self) -> str:
         return str(kafka.__version__)
@@ -81,6 +148,33 @@ class KafkaPython(Row):
         with closing(_consumer(bootstrap)) as consumer:
             found = consumer.offsets_for_times({place: timestamp_ms})
             return _read(consumer, place, found[place].offset, count)
+
+    def join(self, how: Joining) -> Member:
+        return KafkaPythonMember(how)
+
+    def describe_group(self, bootstrap: str, group: str, topic: str) -> GroupShown:
+        with _admin(bootstrap) as admin:
+            listed = {each["group_id"] for each in admin.list_groups()}
+            described = admin.describe_groups([group])[group]
+            offsets = admin.list_group_offsets(group)[group]
+        committed = {place.partition: found.offset for place, found in offsets.items() if place.topic == topic}
+        return GroupShown(group in listed, str(described["group_state"]), len(described["members"]), committed)
+
+    def reset_group(self, bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:
+        place = kafka.TopicPartition(topic, partition)
+        with _admin(bootstrap) as admin:
+            (error,) = admin.alter_group_offsets(group, {place: kafka.OffsetAndMetadata(offset, "", -1)}).values()
+        assert error.errno == 0, error
+
+    def delete_group_offsets(self, bootstrap: str, group: str, topic: str, partition: int) -> None:
+        with _admin(bootstrap) as admin:
+            (error,) = admin.delete_group_offsets(group, [kafka.TopicPartition(topic, partition)]).values()
+        assert error.errno == 0, error
+
+    def delete_group(self, bootstrap: str, group: str) -> None:
+        with _admin(bootstrap) as admin:
+            said = admin.delete_groups([group])[group]
+        assert said == "OK", said
 
 
 def _admin(bootstrap: str) -> Any:

@@ -5,10 +5,28 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 from penstock.records.rows import Record
-from tests.compatibility.kafka_tools import KafkaTools, ToolFailed
-from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+from tests.compatibility.kafka_tools import KafkaTools, ToolFailed, command_of
+from tests.compatibility.rows.process import ProcessMember
+from tests.compatibility.rows.row import (
+    AUTO_COMMIT_MS,
+    HEARTBEAT_MS,
+    OF_MEMBERS,
+    GroupShown,
+    Joining,
+    Member,
+    Message,
+    Operation,
+    Place,
+    Producing,
+    Protocol,
+    Row,
+    TooLarge,
+    TopicSeen,
+    lacking,
+)
 
 SETTING = re.compile(r"^  (\S+?)=(.*) sensitive=(?:true|false) synonyms=\{.*\}$", re.MULTILINE)
 PARTITIONS = re.compile(r"\tPartitionCount: (\d+)\t")
@@ -19,10 +37,46 @@ TIMEOUT_MS = 30_000
 RETRIES = 1000
 
 
+class ConsoleMember(ProcessMember):
+    """kafka-console-consumer --group."""
+
+    def __init__(self, how: Joining) -> None:
+        settings = {
+            "group.protocol": how.protocol,
+            "enable.auto.commit": str(how.is_auto).lower(),
+            "auto.commit.interval.ms": str(AUTO_COMMIT_MS),
+        }
+        if how.protocol == "classic":
+            settings["heartbeat.interval.ms"] = str(HEARTBEAT_MS)
+        if how.instance_id is not None:
+            settings["group.instance.id"] = how.instance_id
+        shown = {"print.partition": "true", "print.offset": "true", "print.value": "false"}
+        place = ["--bootstrap-server", how.bootstrap, "--group", how.group, "--topic", how.topic, "--from-beginning"]
+        options = [*_each("--command-property", settings), *_each("--formatter-property", shown)]
+        super().__init__(command_of("kafka-console-consumer", *place, *options), _place)
+
+
+def _place(line: str) -> Place:
+    partition, offset = (int(word.partition(":")[2]) for word in line.split())
+    return partition, offset
+
+
 class KafkaToolsRow(Row):
-    """kafka-topics, kafka-configs, kafka-console-producer and -consumer, kafka-get-offsets, kafka-delete-records."""
+    """kafka-topics, -configs, -console-producer, -console-consumer, -get-offsets, -delete-records, -consumer-groups."""
 
     name = "Kafka's command-line tools"
+    member = ConsoleMember
+    protocols: ClassVar[Sequence[Protocol]] = ("classic", "consumer")
+    lacks: ClassVar[Mapping[Operation, str]] = {
+        **lacking(
+            (each for each in OF_MEMBERS if each.name.endswith(("COMMIT_SYNC", "COMMIT_ASYNC"))),
+            "kafka-console-consumer commits by itself, or not at all",
+        ),
+        **lacking(
+            (each for each in OF_MEMBERS if each.name.endswith(("SEEK", "PAUSE"))),
+            "kafka-console-consumer only reads on",
+        ),
+    }
 
     @cached_property
     def _tools(self) -> KafkaTools:
@@ -102,6 +156,34 @@ class KafkaToolsRow(Row):
         place = ["--topic-partitions", f"{topic}:{partition}", "--time", str(timestamp_ms)]
         said = self._run("kafka-get-offsets", bootstrap, *place).decode()
         return self.consume(bootstrap, topic, partition, int(said.rpartition(":")[2]), count)
+
+    def join(self, how: Joining) -> Member:
+        return ConsoleMember(how)
+
+    def describe_group(self, bootstrap: str, group: str, topic: str) -> GroupShown:
+        listed = self._run("kafka-consumer-groups", bootstrap, "--list").decode().split()
+        _, shown = self._table(bootstrap, "--describe", "--group", group, "--state")
+        _, *offsets = self._table(bootstrap, "--describe", "--group", group)
+        committed = {int(each[2]): int(each[3]) for each in offsets if each[1] == topic and each[3] != "-"}
+        return GroupShown(group in listed, shown[-2], int(shown[-1]), committed)
+
+    def _table(self, bootstrap: str, *arguments: str) -> list[list[str]]:
+        said = self._run("kafka-consumer-groups", bootstrap, *arguments).decode()
+        return [line.split() for line in said.splitlines() if line.strip() and not line.startswith("Consumer group")]
+
+    def reset_group(self, bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:
+        where = ["--topic", f"{topic}:{partition}", "--to-offset", str(offset)]
+        self._run("kafka-consumer-groups", bootstrap, "--group", group, "--reset-offsets", *where, "--execute")
+
+    def delete_group_offsets(self, bootstrap: str, group: str, topic: str, partition: int) -> None:
+        where = ["--topic", f"{topic}:{partition}"]
+        said = self._run("kafka-consumer-groups", bootstrap, "--group", group, "--delete-offsets", *where).decode()
+        assert "Request succeed" in said, said
+
+    def delete_group(self, bootstrap: str, group: str) -> None:
+        said = self._run("kafka-consumer-groups", bootstrap, "--delete", "--group", group).decode()
+        if "successful" not in said:
+            raise ToolFailed(said)
 
     def close(self) -> None:
         self._tools.close()

@@ -9,7 +9,22 @@ from typing import ClassVar
 
 from penstock.records.rows import Record
 from tests.compatibility import debian
-from tests.compatibility.rows.row import Message, Operation, Producing, Row, TooLarge
+from tests.compatibility.rows.process import ProcessMember
+from tests.compatibility.rows.row import (
+    AUTO_COMMIT_MS,
+    CONSUMER,
+    HEARTBEAT_MS,
+    OF_GROUPS,
+    Joining,
+    Member,
+    Message,
+    Operation,
+    Place,
+    Producing,
+    Row,
+    TooLarge,
+    lacking,
+)
 
 TIMEOUT_S = 60.0
 KEY_END = b"\x01"
@@ -24,10 +39,35 @@ class KcatFailed(Exception):
     """It ended with an error; the text is what it said."""
 
 
+class KcatMember(ProcessMember):
+    """kcat -G."""
+
+    def __init__(self, how: Joining) -> None:
+        settings = {
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": str(how.is_auto).lower(),
+            "auto.commit.interval.ms": str(AUTO_COMMIT_MS),
+            "heartbeat.interval.ms": str(HEARTBEAT_MS),
+        }
+        if how.instance_id is not None:
+            settings["group.instance.id"] = how.instance_id
+        options = [f"-X{name}={value}" for name, value in settings.items()]
+        kcat = debian.command("kcat", "kcat")
+        super().__init__(
+            [kcat, "-b", how.bootstrap, *options, "-u", "-f", r"%p %o\n", "-G", how.group, how.topic], _place
+        )
+
+
+def _place(line: str) -> Place:
+    partition, offset = map(int, line.split())
+    return partition, offset
+
+
 class Kcat(Row):
     """Set to Java's partitioner; its own hashes keys with CRC-32."""
 
     name = "kcat"
+    member = KcatMember
     lacks: ClassVar[Mapping[Operation, str]] = {
         Operation.CREATE_TOPIC: NO_ADMIN,
         Operation.DESCRIBE_TOPIC: "kcat -L shows partitions, but no settings",
@@ -35,6 +75,13 @@ class Kcat(Row):
         Operation.ADD_PARTITIONS: NO_ADMIN,
         Operation.DELETE_TOPIC: NO_ADMIN,
         Operation.DELETE_RECORDS: "kcat has no command that deletes records",
+        **lacking(CONSUMER, "librdkafka 2.0.2, which this kcat is built with, has only the classic protocol"),
+        **lacking(
+            (Operation.CLASSIC_COMMIT_SYNC, Operation.CLASSIC_COMMIT_ASYNC),
+            "kcat -G commits by itself, or not at all",
+        ),
+        **lacking((Operation.CLASSIC_SEEK, Operation.CLASSIC_PAUSE), "kcat -G only reads on"),
+        **lacking(OF_GROUPS, "kcat has no commands for groups other than its own"),
     }
 
     def version(self) -> str:
@@ -56,6 +103,9 @@ class Kcat(Row):
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int, count: int
     ) -> Sequence[Record]:
         return self._consume(bootstrap, topic, partition, f"s@{timestamp_ms}", count)
+
+    def join(self, how: Joining) -> Member:
+        return KcatMember(how)
 
     @staticmethod
     def _consume(bootstrap: str, topic: str, partition: int, start: str, count: int) -> list[Record]:

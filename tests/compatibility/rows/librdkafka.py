@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import confluent_kafka
 from confluent_kafka.admin import (
@@ -15,16 +15,92 @@ from confluent_kafka.admin import (
 )
 
 from penstock.records.rows import Record
-from tests.compatibility.rows.row import Message, Producing, Row, TooLarge, TopicSeen
+from tests.compatibility.rows.row import (
+    AUTO_COMMIT_MS,
+    HEARTBEAT_MS,
+    POLL_S,
+    GroupShown,
+    Joining,
+    Member,
+    Message,
+    Operation,
+    Place,
+    Producing,
+    Protocol,
+    Row,
+    TooLarge,
+    TopicSeen,
+)
 from tests.compatibility.seen import seen_by_librdkafka
 
 TIMEOUT_S = 30.0
+
+
+class LibrdkafkaMember(Member):
+    """Its commits and its errors come back through callbacks, while it is polled."""
+
+    def __init__(self, how: Joining) -> None:
+        self._topic = how.topic
+        self._failures: list[Any] = []
+        settings: dict[str, Any] = {
+            "bootstrap.servers": how.bootstrap,
+            "group.id": how.group,
+            "group.protocol": how.protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": how.is_auto,
+            "auto.commit.interval.ms": AUTO_COMMIT_MS,
+            "on_commit": self._committed,
+        }
+        if how.protocol == "classic":
+            settings["heartbeat.interval.ms"] = HEARTBEAT_MS
+        if how.instance_id is not None:
+            settings["group.instance.id"] = how.instance_id
+        self._consumer: Any = confluent_kafka.Consumer(settings)
+        self._consumer.subscribe([how.topic])
+
+    def _committed(self, error: Any, _places: Any) -> None:
+        # It also tells when there was nothing to commit.
+        if error is not None and error.code() != confluent_kafka.KafkaError._NO_OFFSET:
+            self._failures.append(error)
+
+    def poll(self) -> Sequence[Place]:
+        found = []
+        for message in self._consumer.consume(100, POLL_S):
+            error = message.error()
+            assert error is None or error.retriable(), error
+            if error is None:
+                found.append((message.partition(), message.offset()))
+        assert not self._failures, self._failures
+        return found
+
+    def commit(self) -> None:
+        self._consumer.commit(asynchronous=False)
+
+    def commit_async(self) -> None:
+        self._consumer.commit(asynchronous=True)
+
+    def seek(self, partition: int, offset: int) -> None:
+        self._consumer.seek(confluent_kafka.TopicPartition(self._topic, partition, offset))
+
+    def pause(self, partition: int) -> None:
+        self._consumer.pause([confluent_kafka.TopicPartition(self._topic, partition)])
+
+    def resume(self, partition: int) -> None:
+        self._consumer.resume([confluent_kafka.TopicPartition(self._topic, partition)])
+
+    def leave(self) -> None:
+        self._consumer.close()
 
 
 class Librdkafka(Row):
     """Set to Java's partitioner; its own hashes keys with CRC-32."""
 
     name = "confluent-kafka (librdkafka)"
+    member = LibrdkafkaMember
+    protocols: ClassVar[Sequence[Protocol]] = ("classic", "consumer")
+    lacks: ClassVar[Mapping[Operation, str]] = {
+        Operation.DELETE_GROUP_OFFSETS: "librdkafka can, but its Python client has no call for it",
+    }
 
     def version(self) -> str:
         return f"{confluent_kafka.__version__} ({confluent_kafka.libversion()[0]})"
@@ -97,6 +173,33 @@ class Librdkafka(Row):
                 [confluent_kafka.TopicPartition(topic, partition, timestamp_ms)], TIMEOUT_S
             )
             return reader.read(topic, partition, found.offset, count)
+
+    def join(self, how: Joining) -> Member:
+        return LibrdkafkaMember(how)
+
+    def describe_group(self, bootstrap: str, group: str, topic: str) -> GroupShown:
+        admin = _admin(bootstrap)
+        listed = admin.list_consumer_groups().result(TIMEOUT_S).valid
+        described = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+        asked = confluent_kafka.ConsumerGroupTopicPartitions(group)
+        offsets = admin.list_consumer_group_offsets([asked])[group].result(TIMEOUT_S).topic_partitions
+        return GroupShown(
+            group in {each.group_id for each in listed},
+            described.state.name,
+            len(described.members),
+            {each.partition: each.offset for each in offsets if each.topic == topic},
+        )
+
+    def reset_group(self, bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:
+        place = confluent_kafka.TopicPartition(topic, partition, offset)
+        admin = _admin(bootstrap)
+        wanted = confluent_kafka.ConsumerGroupTopicPartitions(group, [place])
+        (moved,) = admin.alter_consumer_group_offsets([wanted])[group].result(TIMEOUT_S).topic_partitions
+        assert moved.error is None, moved.error
+
+    def delete_group(self, bootstrap: str, group: str) -> None:
+        admin = _admin(bootstrap)
+        admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
 
 
 def _admin(bootstrap: str) -> Any:

@@ -9,9 +9,10 @@ from penstock.records.rows import Record
 from tests.compatibility import spark_session
 from tests.compatibility.answerer import Answerer, Failed
 from tests.compatibility.oracle import binary, text
-from tests.compatibility.rows.row import Message, Operation, Producing, Row, TooLarge
+from tests.compatibility.rows.row import OF_GROUPS, OF_MEMBERS, Message, Operation, Producing, Row, TooLarge, lacking
 
 NO_ADMIN = "the connector reads and writes topics, it does not administer them"
+NO_GROUPS = "Spark keeps offsets in its checkpoints and joins no groups"
 
 
 class Spark(Row):
@@ -25,6 +26,7 @@ class Spark(Row):
         Operation.ADD_PARTITIONS: NO_ADMIN,
         Operation.DELETE_TOPIC: NO_ADMIN,
         Operation.DELETE_RECORDS: NO_ADMIN,
+        **lacking((*OF_MEMBERS, *OF_GROUPS), NO_GROUPS),
     }
 
     @cached_property

@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Mapping, Sequence
 
-from tests.compatibility.rows.row import Operation, Row
+from tests.compatibility.rows.row import OF_MEMBERS, Member, Operation, Row
 
 MODULES: Sequence[str] = ("librdkafka", "aiokafka", "kafka_python", "java", "kcat", "franz_go", "kafka_tools", "spark")
 
@@ -16,8 +16,22 @@ NEEDS: Mapping[Operation, str] = {
     Operation.CONSUME_OFFSET: "consume",
     Operation.CONSUME_TIMESTAMP: "consume_since",
     Operation.DELETE_RECORDS: "delete_records",
+    Operation.DESCRIBE_GROUP: "describe_group",
+    Operation.RESET_GROUP: "reset_group",
+    Operation.DELETE_GROUP_OFFSETS: "delete_group_offsets",
+    Operation.DELETE_GROUP: "delete_group",
 }
-"""The method behind an operation; behind all others it is `produce`."""
+"""The method behind an operation; behind all others it is `produce`, or one of a member."""
+MEMBER_NEEDS: Mapping[str, str] = {
+    "SHARE": "leave",
+    "STATIC": "leave",
+    "COMMIT_SYNC": "commit",
+    "COMMIT_ASYNC": "commit_async",
+    "COMMIT_AUTO": "poll",
+    "SEEK": "seek",
+    "PAUSE": "pause",
+}
+"""The same for what members do, in both protocols."""
 
 
 def row_class(module: str) -> type[Row]:
@@ -33,5 +47,13 @@ def row_class(module: str) -> type[Row]:
 
 def offers(row: type[Row], operation: Operation) -> bool:
     """Whether the row overrides what the operation needs."""
+    if operation in OF_MEMBERS:
+        protocol, _, what = operation.name.partition("_")
+        method = MEMBER_NEEDS[what]
+        return (
+            row.member is not None
+            and protocol.lower() in row.protocols
+            and getattr(row.member, method) is not getattr(Member, method)
+        )
     method = NEEDS.get(operation, "produce")
     return getattr(row, method) is not getattr(Row, method)

@@ -30,6 +30,7 @@ public final class Oracle {
     }
 
     private final Map<String, Command> commands = new HashMap<>();
+    private final Members members = new Members();
 
     private Oracle() {
         commands.put("schemas", Messages::schemas);
@@ -52,6 +53,19 @@ public final class Oracle {
         commands.put("add_partitions", Topics::addPartitions);
         commands.put("delete_topic", Topics::delete);
         commands.put("delete_records", Topics::deleteRecords);
+        commands.put("describe_group", Groups::describe);
+        commands.put("reset_group", Groups::reset);
+        commands.put("delete_group_offsets", Groups::deleteOffsets);
+        commands.put("delete_group", Groups::delete);
+        commands.put("member_join", members::join);
+        commands.put("member_poll", members::poll);
+        commands.put("member_commit", members::commit);
+        commands.put("member_commit_async", members::commitAsync);
+        commands.put("member_seek", members::seek);
+        commands.put("member_pause", members::pause);
+        commands.put("member_resume", members::resume);
+        commands.put("member_leave", members::leave);
+        commands.put("ask_like_kafbat", Kafbat::ask);
     }
 
     public static void main(String[] arguments) throws IOException {

@@ -89,11 +89,11 @@ final class Topics {
         return nothing();
     }
 
-    private static Admin admin(JsonNode question) {
+    static Admin admin(JsonNode question) {
         return Admin.create(Clients.settings(question));
     }
 
-    private static String name(JsonNode question) {
+    static String name(JsonNode question) {
         return question.get("topic").textValue();
     }
 
@@ -107,7 +107,7 @@ final class Topics {
         return configs;
     }
 
-    private static ObjectNode nothing() {
+    static ObjectNode nothing() {
         return Oracle.JSON.createObjectNode();
     }
 }

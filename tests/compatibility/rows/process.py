@@ -1,0 +1,54 @@
+"""A member of a group that is a process of its own, and tells on its standard output what it reads."""
+
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from tests.compatibility.rows.row import POLL_S, Member, Place
+
+LEAVE_S = 30.0
+
+
+class ProcessMember(Member):
+    """Reads what a command prints, line by line; it leaves when it is interrupted, as by a person's ctrl-c."""
+
+    def __init__(self, command: Sequence[str], place_of: Callable[[str], Place]) -> None:
+        self._place_of = place_of
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in leave()
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+
+    def poll(self) -> Sequence[Place]:
+        time.sleep(POLL_S)
+        assert self._process.poll() is None, f"it has ended: {self._said()}"
+        found = []
+        while not self._lines.empty():
+            found.append(self._place_of(self._lines.get()))
+        return found
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        return self._log.read()
+
+    def leave(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(LEAVE_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._reader.join()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._log.close()
