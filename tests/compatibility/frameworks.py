@@ -1,4 +1,4 @@
-"""Frameworks that stand on Kafka clients, in an environment of their own: some want an older client than the matrix."""
+"""Frameworks that stand on Kafka clients, in an environment of their own: some want an older client than we have here.
 
 Built once per change of `frameworks/requirements.txt`, however many processes ask.
 """

@@ -15,7 +15,6 @@ PORTS_TRIED = 100
 HOME = Path(".penstock")
 PROMPT = {
     "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.assignment.interval.ms": "0",
 }
