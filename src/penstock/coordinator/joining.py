@@ -3,7 +3,7 @@
 Serves    JoinGroup 0–9, SyncGroup 0–5.
 Answers   MEMBER_ID_REQUIRED first, from version 4 on (KIP-394); FENCED_INSTANCE_ID where another took a static member's
           place (KIP-345); GROUP_MAX_SIZE_REACHED.
-Departs   a static member that comes back with another subscription starts a rebalance; Kafka looks at the choice of
+Departs   a static member that comes back and wants other topics starts a rebalance; Kafka looks at the choice of
           protocol only. A request that another of the same member overtakes is answered REBALANCE_IN_PROGRESS.
 """
 
@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.coordinator.classic import ClassicGroup, Member, State
 from penstock.coordinator.settings import NEW_MEMBER_JOIN_MS
+from penstock.coordinator.subscriptions import asks_for_the_same
 from penstock.coordinator.timers import JOIN, PENDING, SESSION, SYNC
 from penstock.coordinator.work import Ask, Replace, Work
 from penstock.model.errors import ErrorCode
@@ -178,8 +179,8 @@ def _take_the_place(group: ClassicGroup, old_id: str, member_id: str, ask: Ask, 
     group.static[old.instance_id] = member_id
     if was_leader:
         group.leader = member_id
-    is_same = old.metadata(protocol) == member.metadata(protocol) and group.elected_protocol() == protocol
-    if group.state is State.STABLE and is_same:
+    is_same = asks_for_the_same(old.metadata(protocol), member.metadata(protocol))
+    if group.state is State.STABLE and is_same and group.elected_protocol() == protocol:
         group.members[member_id] = member._replace(owes_sync=True)
         work.record(group.key(), group.value())
         work.hear(group.group_id, member_id, member.session_timeout_ms)

@@ -1,7 +1,8 @@
 """What classic consumers say to each other, read by the broker: topics, owned partitions, assignments.
 
 Brokers are strangers to it and pass it on unread; it is read only to describe groups, to protect the offsets of topics
-that are read, and where classic members meet the new protocol (KIP-848). What cannot be read is None, never an error.
+that are read, to see what a static member wants that is back, and where classic members meet the new protocol
+(KIP-848). What cannot be read is None, never an error.
 """
 
 import struct
@@ -37,6 +38,14 @@ def _read(kind: type[M], data: bytes) -> M | None:
 def subscription(data: bytes) -> ConsumerProtocolSubscription | None:
     """What a member asks for."""
     return _read(ConsumerProtocolSubscription, data)
+
+
+def asks_for_the_same(before: bytes, after: bytes) -> bool:
+    """Whether a member wants the same topics; what it has, and since when, is no wish, and unknown after a restart."""
+    if before == after:
+        return True
+    earlier, later = subscription(before), subscription(after)
+    return earlier is not None and later is not None and set(earlier.topics) == set(later.topics)
 
 
 def assignment(data: bytes) -> ConsumerProtocolAssignment | None:

@@ -257,10 +257,26 @@ def test_before_version_9_it_does_not_learn_that_it_leads() -> None:
     assert not back.members
 
 
-def test_another_subscription_starts_a_rebalance() -> None:
+def test_what_a_static_member_had_before_it_went_is_no_other_wish() -> None:
+    """Java's consumers tell with every join what they own and since when; after a restart they own nothing."""
     stage = Stage()
     static(stage)
-    stage.send(join(instance="i", metadata=subscription("b")))
+    had = subscription("b", "a", owned={"a": [0]}, generation=1)
+    stage.send(join(instance="i", metadata=had))
+    assert stage.group().generation == 2
+    member_id = str(next(iter(stage.group().members)))
+    stage.send(sync(member_id, 2, {member_id: b"mine"}, instance="i"))
+    back = stage.ask(join(instance="i", metadata=subscription("a", "b")))
+    assert back.generation_id == 2
+    assert back.member_id != member_id
+    assert stage.group().state is State.STABLE
+
+
+@pytest.mark.parametrize("metadata", [subscription("b"), b"", b"unreadable"])
+def test_another_subscription_starts_a_rebalance(metadata: bytes) -> None:
+    stage = Stage()
+    static(stage)
+    stage.send(join(instance="i", metadata=metadata))
     assert stage.group().generation == 2
 
 

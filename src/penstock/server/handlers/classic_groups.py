@@ -4,8 +4,8 @@ Serves    JoinGroup 0–9, SyncGroup 0–5, Heartbeat 0–4, LeaveGroup 0–5.
 Answers   what the group's coordinator decides (`coordinator/joining.py`, `staying.py`), once all that it rests on is
           committed; NOT_COORDINATOR sends the member to another broker. A join waits for the others, maybe minutes;
           whatever else comes on its connection meanwhile is decided at once, and answered in order.
-Departs   from Kafka 4.3: a join that no record could hold is INVALID_REQUEST; a static member that comes back with
-          another subscription starts a rebalance; a coordinator that stood still listens before it takes anybody for
+Departs   from Kafka 4.3: a join that no record could hold is INVALID_REQUEST; a static member that comes back and
+          wants other topics starts a rebalance; a coordinator that stood still listens before it takes anybody for
           gone.
 """
 
