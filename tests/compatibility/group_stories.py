@@ -36,6 +36,7 @@ class Scene:
         self.topic: Topic = stage.new_topic(PARTITIONS)
         self.group = f"group-of-{self.topic.name}"
         self.raw = RawGroups(stage.client)
+        self.raw.find(self.group)
         self.ends = [0] * PARTITIONS
         self._row = row
         self._present: list[Member] = []

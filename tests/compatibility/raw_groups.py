@@ -1,7 +1,8 @@
 """Groups as a raw client sees them: who is in them, in which epoch, what they have committed, and a member by hand."""
 
+import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.coordinator.placement import OFFSETS_TOPIC, partition_of
 from penstock.coordinator.records import decode_record
@@ -10,6 +11,7 @@ from penstock.model.errors import ErrorCode
 from penstock.records.rows import rows
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from penstock.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from penstock.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -29,6 +31,14 @@ SESSION_MS = 30_000
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch in which topics have names."""
+WAIT_S: Final = 30.0
+RETRY_S: Final = 0.02
+NOT_YET: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""What every client takes for "ask again"."""
 
 
 class Sitting(NamedTuple):
@@ -120,8 +130,21 @@ class RawGroups:
         assert found.error_code is ErrorCode.NONE, found
         return {each.partition_index: each.committed_offset for topic in found.topics for each in topic.partitions}
 
+    def find(self, group: str) -> None:
+        """Waits until the node coordinates the group: the first to ask lets the topic of offsets be made."""
+        end_s = time.monotonic() + WAIT_S
+        while True:
+            asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+            (found,) = self._client.ask(asked, FindCoordinatorResponse).coordinators
+            (shown,) = self._client.ask(DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse).groups
+            if found.error_code is ErrorCode.NONE and shown.error_code not in NOT_YET:
+                return
+            assert time.monotonic() < end_s, (found, shown)
+            time.sleep(RETRY_S)
+
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """For a group that nobody is in."""
+        self.find(group)
         parts = [
             OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
             for partition, offset in offsets.items()
