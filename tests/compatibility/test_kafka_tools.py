@@ -207,7 +207,7 @@ def test_kafka_consumer_groups_reads_resets_and_deletes(
 
     def reset(*where: str) -> dict[int, int]:
         said = run("--group", group, "--reset-offsets", "--topic", topic.name, *where)
-        return {int(line[2]): int(line[3]) for line in said[1:]}
+        return {int(line[2]): int(line[3]) for line in said if line[0] == group}
 
     member_id = raw.join(group, topic.name, 2)
     assert [group, "Classic", "Consumer"] in [line[:3] for line in run("--list", "--type", "--state")] or [
