@@ -6,6 +6,8 @@ Answers   FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID have the member drop everyth
           UNSUPPORTED_ASSIGNOR.
 Departs   a member of a group that is not there is UNKNOWN_MEMBER_ID (Kafka: GROUP_ID_NOT_FOUND, which clients take for
           fatal). Who joins again although it is a member begins a new epoch: what it had before is void for sure.
+          A static member may go for a moment without its instance id, as franz-go's do: Kafka refuses that, and has
+          no place for it when it is back.
 """
 
 import hashlib
@@ -181,8 +183,6 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, work: Work) -> 
         raise Refused(invalid, f"MemberEpoch is {request.member_epoch}, it cannot be less than {AWAY_EPOCH}.")
     if request.instance_id == "" or request.rack_id == "":
         raise Refused(invalid, "InstanceId and RackId can't be empty.")
-    if request.member_epoch == AWAY_EPOCH and request.instance_id is None:
-        raise Refused(invalid, "InstanceId can't be null.")
     if request.member_epoch == 0:
         if request.rebalance_timeout_ms == -1:
             raise Refused(invalid, "RebalanceTimeoutMs must be provided in first request.")
@@ -418,6 +418,9 @@ def _leave(
     group: ConsumerGroup | None, request: ConsumerGroupHeartbeatRequest, work: Work
 ) -> ConsumerGroupHeartbeatResponse:
     member = None if group is None else group.members.get(request.member_id)
+    told = request.instance_id if member is None else request.instance_id or member.instance_id
+    if request.member_epoch == AWAY_EPOCH and told is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
     if group is None or member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of {request.group_id}")
     if request.instance_id is not None and group.static.get(request.instance_id) != request.member_id:

@@ -229,13 +229,16 @@ def test_settings_are_the_brokers() -> None:
 # --- static members ---------------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_is_away_keeps_what_it_has() -> None:
+@pytest.mark.parametrize("told", ["i", None])
+def test_a_static_member_that_is_away_keeps_what_it_has(told: str | None) -> None:
+    """Whether it says its instance id when it goes or not: franz-go does not."""
     stage = Stage()
     first, second = Reader(stage, "m", instance="i"), Reader(stage, "n")
     for reader in (first, first, second):
         reader.beat()
     assert stage.ask(alive("x", 0, instance="i")).error_code is ErrorCode.UNRELEASED_INSTANCE_ID
-    assert stage.ask(alive("m", -2, instance="i")).member_epoch == -2
+    assert stage.ask(alive("n", -2, instance=told)).error_code is not ErrorCode.NONE, "that one is not static"
+    assert stage.ask(alive("m", -2, instance=told)).member_epoch == -2
     assert count(second.beat()) == 2
     back = Reader(stage, "o", instance="i")
     assert back.has == first.has

@@ -5,7 +5,8 @@ Answers   what the group's coordinator decides (`coordinator/heartbeats.py`), on
           UNSUPPORTED_VERSION while the feature group.version is 0.
 Departs   from Kafka 4.3: a heartbeat on a connection that is older than one on which its member was heard since closes
           that connection: it was delayed, and what it says is no longer so. A member of a group that is not there is
-          UNKNOWN_MEMBER_ID, for GROUP_ID_NOT_FOUND is fatal to clients.
+          UNKNOWN_MEMBER_ID, for GROUP_ID_NOT_FOUND is fatal to clients. A static member may go for a moment without
+          its instance id, as franz-go's do.
 """
 
 from penstock.model.errors import ErrorCode, ProtocolError
