@@ -16,6 +16,7 @@ const (
 	pollTime   = 100 * time.Millisecond
 	heartbeat  = 200 * time.Millisecond
 	autoCommit = 200 * time.Millisecond
+	fetchWait  = 500 * time.Millisecond
 )
 
 // --- operators ---
@@ -96,6 +97,8 @@ func join(_ context.Context, asked question) (answer, error) {
 		kgo.ConsumeTopics(asked.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.HeartbeatInterval(heartbeat),
+		// What is paused and resumed is asked for when the fetch that is under way has been answered.
+		kgo.FetchMaxWait(fetchWait),
 	}
 	if asked.Protocol == "consumer" {
 		options = append(options, kgo.ServerSideBalancer())
