@@ -5,6 +5,7 @@ Built once per change of `frameworks/requirements.txt`, however many processes a
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,15 +28,22 @@ def command(name: str) -> str:
     with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != wanted:
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(target / "venv")], check=True)
-            pip = [str(target / "venv" / "bin" / "pip"), "install", "-q", "-r", str(REQUIREMENTS)]
-            subprocess.run(pip, check=True)
+            venv = str(target / "venv")
+            subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", venv], check=True)
+            install = ["install", "-q", "--disable-pip-version-check", "--no-compile", "-r", str(REQUIREMENTS)]
+            subprocess.run([sys.executable, "-m", "pip", "--python", venv, *install], check=True, env=environment())
             stamp.write_text(wanted)
     return str(target / "venv" / "bin" / name)
 
 
+def environment() -> dict[str, str]:
+    """Ours, without our own modules: the other Python must not find them."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def example(package: str) -> str:
     """The first Python example of a package's own description, as it was installed."""
-    shown = subprocess.run([command("python"), "-c", DESCRIPTION, package], check=True, capture_output=True).stdout
+    describe = [command("python"), "-c", DESCRIPTION, package]
+    shown = subprocess.run(describe, check=True, capture_output=True, env=environment()).stdout
     text = str(json.loads(shown))
     return text.partition("```python\n")[2].partition("```")[0]

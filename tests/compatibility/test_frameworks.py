@@ -28,7 +28,9 @@ def running(command: Sequence[str], directory: Path) -> Iterator[Callable[[], st
     """An example at work; it ends well when it is interrupted. Says what it has said so far."""
     log = directory / "said.txt"
     with log.open("w") as said:
-        process = subprocess.Popen(command, cwd=directory, stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=directory, stdout=said, stderr=subprocess.STDOUT, env=frameworks.environment()
+        )
     try:
 
         def words() -> str:
