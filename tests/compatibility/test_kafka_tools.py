@@ -205,22 +205,22 @@ def test_kafka_consumer_groups_reads_resets_and_deletes(
         said = tools.run("kafka-consumer-groups", "--bootstrap-server", penstock.bootstrap, *arguments).decode()
         return [line.split() for line in said.splitlines() if line.strip()]
 
+    place = ("--group", group, "--reset-offsets", "--topic", topic.name)
+
     def reset(*where: str) -> dict[int, int]:
-        said = run("--group", group, "--reset-offsets", "--topic", topic.name, *where)
-        return {int(line[2]): int(line[3]) for line in said if line[0] == group}
+        return {int(line[2]): int(line[3]) for line in run(*place, *where) if line[0] == group}
 
     member_id = raw.join(group, topic.name, 2)
-    assert [group, "Classic", "Consumer"] in [line[:3] for line in run("--list", "--type", "--state")] or [
-        group
-    ] in run("--list")
+    assert [group] in run("--list")
     described = [line for line in run("--describe", "--group", group) if line[0] == group]
     assert [line[2:6] for line in described] == [["0", "4", "10", "6"], ["1", "10", "10", "0"]]
     assert {line[6] for line in described} == {member_id}
     (seated,) = (line for line in run("--describe", "--group", group, "--members", "--verbose") if line[0] == group)
     assert member_id in seated
     assert f"{topic.name}:0,1" in "".join(seated)
-    with pytest.raises(ToolFailed, match="inactive"):
-        reset("--to-earliest", "--execute")
+    # It says so in a sentence, and ends well all the same.
+    assert any("inactive," in line for line in run(*place, "--to-earliest", "--execute"))
+    assert raw.committed(group) == {0: 4, 1: 10}, "a group at work stays where it is"
     raw.leave(group, member_id)
 
     assert reset("--to-earliest", "--dry-run") == {0: 0, 1: 0}
@@ -230,7 +230,7 @@ def test_kafka_consumer_groups_reads_resets_and_deletes(
         (["--to-latest"], {0: 10, 1: 10}),
         (["--to-earliest"], {0: 0, 1: 0}),
         (["--to-offset", "99"], {0: 10, 1: 10}),
-        (["--by-duration", "P100000D"], {0: 0, 1: 0}),
+        (["--by-duration", "P10000D"], {0: 0, 1: 0}),
     ):
         assert reset(*where, "--execute") == wanted, where
         assert raw.committed(group) == wanted, where
