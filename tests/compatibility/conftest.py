@@ -88,6 +88,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(), "record-compatibility")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The dear stories of the matrix are told when the page is written."""
+    if config.getoption("--record-compatibility", False):
+        return
+    seldom = [item for item in items if item.get_closest_marker("seldom")]
+    if seldom:
+        config.hook.pytest_deselected(items=seldom)
+        items[:] = [item for item in items if not item.get_closest_marker("seldom")]
+
+
 class Recorder:
     """Notes how the stories of the matrix end."""
 

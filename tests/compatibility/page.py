@@ -85,8 +85,8 @@ def render(record: Record, rows: Mapping[str, type[Row]]) -> str:
 INTRODUCTION = (
     "Each ✓ is a story of `tests/compatibility/stories.py` or `group_stories.py` that passed against a Penstock node",
     "of its own process: the scene is set and the outcome is checked on the wire, by a client that trusts nobody. CI",
-    "tells all stories again. `./dev compatibility` runs the matrix and writes this page; nothing here is written by",
-    "hand.",
+    "tells the stories again, but for some of kafka-console-consumer's, which are those of the Java client.",
+    "`./dev compatibility` runs the matrix and writes this page; nothing here is written by hand.",
 )
 
 

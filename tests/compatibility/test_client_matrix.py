@@ -9,6 +9,7 @@ import pytest
 
 from tests.compatibility.penstock_node import PenstockNode
 from tests.compatibility.raw_client import RawClient
+from tests.compatibility.rows.java import Java
 from tests.compatibility.rows.row import OF_MEMBERS, Operation, Row
 from tests.compatibility.rows.table import MODULES, NEEDS, offers, row_class
 from tests.compatibility.stage import Stage
@@ -18,7 +19,15 @@ pytestmark = pytest.mark.strangers
 
 # A row stays with one worker, because some clients take long to start; rows run side by side.
 PAIRS = [
-    pytest.param(module, operation, id=f"{module}-{operation.name.lower()}", marks=pytest.mark.xdist_group(module))
+    pytest.param(
+        module,
+        operation,
+        id=f"{module}-{operation.name.lower()}",
+        marks=[
+            pytest.mark.xdist_group(module),
+            *([pytest.mark.seldom] if operation in row_class(module).seldom else []),
+        ],
+    )
     for module in MODULES
     for operation in Operation
     if operation not in row_class(module).lacks
@@ -26,14 +35,15 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def enter() -> Iterator[Callable[[str], Row]]:
+def enter(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Row]]:
     """Brings a row in when its first story is told. The one before leaves: some are heavy."""
     present: dict[str, Row] = {}
 
     def enter(module: str) -> Row:
         if module not in present:
             leave()
-            present[module] = row_class(module)()
+            # Java's tests share one JVM.
+            present[module] = Java(request.getfixturevalue("oracle")) if module == "java" else row_class(module)()
         return present[module]
 
     def leave() -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -77,6 +77,15 @@ class KafkaToolsRow(Row):
             "kafka-console-consumer only reads on",
         ),
     }
+
+    # Every member is a JVM of its own, with the consumer in it that the row of the Java client asks all of this.
+    seldom: ClassVar[Collection[Operation]] = (
+        Operation.CLASSIC_STATIC,
+        Operation.CLASSIC_COMMIT_AUTO,
+        Operation.CONSUMER_SHARE,
+        Operation.CONSUMER_STATIC,
+        Operation.CONSUMER_COMMIT_AUTO,
+    )
 
     @cached_property
     def _tools(self) -> KafkaTools:

@@ -7,7 +7,7 @@ A row is a module of its own in this folder, named in `table.py`, with one subcl
 tools are looked for and processes started when a method needs them, and what is missing is said by name.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, Literal, NamedTuple
 
@@ -179,6 +179,8 @@ class Row:
     """Its consumer in a group, if it has one."""
     protocols: ClassVar[Sequence[Protocol]] = ("classic",)
     """In which its members speak."""
+    seldom: ClassVar[Collection[Operation]] = ()
+    """What is told only when the page is written: dear, and little else than another row tells."""
 
     def version(self) -> str:
         """The version that was tested."""
