@@ -53,6 +53,9 @@ class KafkaPythonMember(Member):
             auto_commit_interval_ms=AUTO_COMMIT_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
         )
+        # Who joins before it knows the topic joins again as soon as it does; a poll that ends while that is under way
+        # forgets it, and the member never reads: kafka-python 3.0.12 does so with Apache Kafka as well.
+        self._consumer.partitions_for_topic(how.topic)
 
     def poll(self) -> Sequence[Place]:
         found = [
