@@ -1,0 +1,98 @@
+"""MirrorMaker 2 between two clusters, both ways, in one Java process from the artifacts that Maven has.
+
+    with MirrorMaker(directory, settings(kafka, penstock, topics="orders-.*", groups="billing")): ...
+
+The settings are those of docs/migrating.md, with intervals short enough for a test. Its log stays in the directory.
+"""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.compatibility import maven
+
+PROJECT: Final = Path(__file__).parent / "mirror"
+STOP_S: Final = 20.0
+# For a guest on a small machine that should be there soon.
+JAVA: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
+LOG_TAIL: Final = 6_000
+SOURCE, TARGET = "kafka", "penstock"
+BACK: Final = f"{TARGET}."
+"""What is put before the names of topics on their way back."""
+IDENTITY: Final = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+INTERNAL: Final = (
+    "config.storage",
+    "offset.storage",
+    "status.storage",
+    "offset-syncs.topic",
+    "checkpoints.topic",
+    "heartbeats.topic",  # made even if there are none
+)
+
+
+def settings(kafka: str, penstock: str, *, topics: str, groups: str) -> dict[str, str]:
+    """There, names stay; on the way back they get a prefix, so that nothing goes round in circles."""
+    there, back = f"{SOURCE}->{TARGET}", f"{TARGET}->{SOURCE}"
+    found = {
+        "clusters": f"{SOURCE}, {TARGET}",
+        f"{SOURCE}.bootstrap.servers": kafka,
+        f"{TARGET}.bootstrap.servers": penstock,
+        f"{there}.replication.policy.class": IDENTITY,
+        "replication.factor": "1",
+        "offset.storage.partitions": "1",
+        "status.storage.partitions": "1",
+        "refresh.topics.interval.seconds": "2",
+        "refresh.groups.interval.seconds": "2",
+        "emit.checkpoints.interval.seconds": "1",
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+        "offset.lag.max": "0",
+        "offset.flush.interval.ms": "1000",
+        "plugin.discovery": "service_load",
+        "emit.heartbeats.enabled": "false",
+        "sync.topic.acls.enabled": "false",
+    }
+    found |= {f"{name}.replication.factor": "1" for name in INTERNAL}
+    for flow in (there, back):
+        found |= {f"{flow}.enabled": "true", f"{flow}.topics": topics, f"{flow}.groups": groups}
+    return found
+
+
+class MirrorMaker:
+    """Runs from entering to leaving."""
+
+    def __init__(self, directory: Path, configuration: Mapping[str, str]) -> None:
+        self._file = directory / "mirror.properties"
+        self.log_path = directory / "mirror.log"
+        self._file.write_text("".join(f"{name} = {value}\n" for name, value in configuration.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        library = maven.build(PROJECT) / "lib"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                ["java", *JAVA, "-cp", f"{library}/*", "org.apache.kafka.connect.mirror.MirrorMaker", str(self._file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def complaints(self) -> str:
+        """Warnings and errors in its log, the last ones."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if " INFO " not in line)[-LOG_TAIL:]
