@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -158,7 +158,10 @@ class Cluster:
         there = [place for place in places if place[0] in known and place[1] in known[place[0]].partitions]
         latest: Any = OffsetSpec
         asked = self._admin.list_offsets({confluent_kafka.TopicPartition(*each): latest.latest() for each in there})
-        found = {(place.topic, place.partition): answer.result(WAIT_S).offset for place, answer in asked.items()}
+        found = {}
+        for place, answer in asked.items():
+            with suppress(confluent_kafka.KafkaException):  # just made, and its leader does not know yet
+                found[place.topic, place.partition] = answer.result(WAIT_S).offset
         return {place: found.get(place, 0) for place in places}
 
     def offsets(self, group: str, places: list[Place]) -> dict[Place, int]:
