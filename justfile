@@ -227,9 +227,10 @@ fuzz target runs="1000000":
 compatibility *arguments:
     python -m pytest -q -n 2 --dist loadgroup --record-compatibility tests/compatibility/test_client_matrix.py {{ arguments }}
 
-# a cut-over from Apache Kafka to Penstock and back with MirrorMaker 2, under live clients, as docs/migrating.md tells (2 minutes)
+# a cut-over of ten topics from Apache Kafka to Penstock and back with MirrorMaker 2, under live clients, as docs/migrating.md
+# tells; adds to docs/results/migration.md (2 minutes)
 migration *arguments:
-    python -m tests.compatibility.migration {{ arguments }}
+    python -m tests.compatibility.migration --record {{ arguments }}
 
 # what CI runs: the same checks, strangers, and a short fuzz of every target; ends with pytest's closing line
 ci: lint types layers (test "-q" "-n" "3")

@@ -1,281 +1,188 @@
 """A cut-over from Apache Kafka to Penstock and back with MirrorMaker 2, under live producers and consumers.
 
-    python -m tests.compatibility.migration --topics 10
+    python -m tests.compatibility.migration --topics 10 --record
 
-A producer writes numbered records to all topics on Kafka; two groups read them there and commit; MirrorMaker copies
-topics and translates the groups' offsets (docs/migrating.md). Then the producer stops, the copies are complete, one
-group reads to the end and the other is stopped in the middle; both go on with Penstock, and so does the producer. At
-last the way back: what lies on Penstock has come to Kafka under other names, and a group that goes back there reads on
-where it was. Every record is read at least once by every group. One is read twice only where the translated offset lies
-before the one that was committed: MirrorMaker translates exactly at the end of a partition, elsewhere it may fall
-short, and never goes beyond.
+Producers write numbered records to all topics on Kafka; two groups read them there and commit; MirrorMaker copies
+topics and translates the groups' offsets (docs/migrating.md). Then one group is stopped in the middle, the producers
+stop, the copies are complete, the other group reads to the end; both go on with Penstock, and so do the producers. At
+last the way back: what lies on Penstock has come to Kafka under other names, and producers and a group go on there.
+Every record is read at least once by every group. One is read twice only if it lies between the translated offset and
+the one that was committed: MirrorMaker translates exactly at the end of a partition, elsewhere it may fall short, and
+never goes beyond. `--record` adds to docs/results/migration.md.
 """
 
 import argparse
-import asyncio
+import datetime
+import json
+import platform
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-
-from penstock import Client
 from tests.compatibility.kafka_node import KafkaNode
+from tests.compatibility.migration_clients import (
+    LISTED,
+    PARTITIONS,
+    Cluster,
+    Migration,
+    Place,
+    Producer,
+    Reader,
+    copy_of,
+    until,
+)
 from tests.compatibility.mirror_maker import BACK, MirrorMaker, settings
 from tests.compatibility.penstock_node import PenstockNode
-from tests.system.density import say
+from tests.system.density import revision, say
+from tests.system.quorum_kills import RESULTS
 
-Place = tuple[str, int]
-PARTITIONS: Final = 2
-RATE: Final = 400.0
-WARM: Final = 40
-"""Records of every partition before the cut-over."""
-WAIT_S: Final = 120.0
-"""For anything: much longer than it takes."""
+Starts = dict[Place, int]
+TOPICS: Final = 10
+PRODUCERS: Final = 2
+RECORDS: Final = 1_000
+"""Of every partition before the cut-over, and as many after it."""
 DRAINED, STOPPED = "billing", "audit"
 """The group that reads to the end before it moves, and the one that does not."""
-LISTED: Final = 20
+HEAD: Final = (
+    f"| Topics × partitions | Records | Lost | Read twice by `{DRAINED}` | By `{STOPPED}` | Copied after, s "
+    "| Nothing written for, s | Back on Kafka after, s | All, s | Date | Revision |"
+)
 
 
-class Migration(AssertionError):
-    """Something was lost, or is not as it was."""
-
-
-def until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise Migration(f"not after {WAIT_S:.0f} s: {what()}")
-        time.sleep(0.2)
-
-
-class Producer(threading.Thread):
-    """Numbers the records of every partition, on whichever cluster."""
-
-    def __init__(self, bootstrap: str, numbers: dict[Place, int]) -> None:
-        super().__init__(name="producer", daemon=True)
-        self.numbers = numbers
-        """What comes next."""
-        self.problems: list[str] = []
-        self._stopping = threading.Event()
-        self._producer: Any = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
-        )
-        self.start()
-
-    def run(self) -> None:
-        places = list(self.numbers)
-        sent = 0
-        while not self._stopping.is_set():
-            topic, partition = place = places[sent % len(places)]
-            number = self.numbers[place]
-            self._producer.produce(
-                topic, str(number), str(number % 7), partition=partition, on_delivery=self._on_delivery
-            )
-            self.numbers[place] += 1
-            sent += 1
-            self._producer.poll(1 / RATE)
-
-    def _on_delivery(self, error: Any, _message: Any) -> None:
-        if error is not None:
-            self.problems.append(str(error))
-
-    def stop(self) -> None:
-        """All that was sent is acknowledged."""
-        if not self._stopping.is_set():
-            self._stopping.set()
-            self.join()
-            if self._producer.flush(WAIT_S) or self.problems:
-                raise Migration(f"records were not taken: {self.problems[:LISTED]}")
-
-
-class Reader(threading.Thread):
-    """The only member of a group: reads, then commits."""
-
-    def __init__(self, bootstrap: str, group: str, topics: list[str]) -> None:
-        super().__init__(name=group, daemon=True)
-        self.read: Counter[tuple[str, int, int]] = Counter()
-        self.committed: dict[Place, int] = {}
-        self._stopping = threading.Event()
-        self._consumer: Any = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "log_level": 0,
-            }
-        )
-        self._consumer.subscribe(topics)
-        self.start()
-
-    def run(self) -> None:
-        is_saved = True
-        while not self._stopping.is_set():
-            for each in self._consumer.consume(200, 0.3):
-                if each.error() is None:
-                    self.read[each.topic(), each.partition(), int(each.value())] += 1
-                    is_saved = False
-            if not is_saved:
-                is_saved = self._commit()
-        self._consumer.close()
-
-    def _commit(self) -> bool:
-        """Whether it worked; else it is tried again."""
-        try:
-            done = self._consumer.commit(asynchronous=False)
-        except confluent_kafka.KafkaException:
-            return False
-        self.committed |= {(each.topic, each.partition): each.offset for each in done if each.error is None}
-        return all(each.error is None for each in done)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.join()
-
-
-class Cluster:
-    """What an operator asks either of them."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-    def create(self, topics: list[str]) -> None:
-        for done in self._admin.create_topics([NewTopic(each, PARTITIONS, 1) for each in topics]).values():
-            done.result(WAIT_S)
-
-    def ends(self, places: list[Place]) -> dict[Place, int]:
-        """0 where there is nothing yet."""
-        known = self._admin.list_topics(timeout=WAIT_S).topics
-        there = [place for place in places if place[0] in known and place[1] in known[place[0]].partitions]
-        latest: Any = OffsetSpec
-        asked = self._admin.list_offsets({confluent_kafka.TopicPartition(*each): latest.latest() for each in there})
-        found = {}
-        for place, answer in asked.items():
-            with suppress(confluent_kafka.KafkaException):  # just made, and its leader does not know yet
-                found[place.topic, place.partition] = answer.result(WAIT_S).offset
-        return {place: found.get(place, 0) for place in places}
-
-    def offsets(self, group: str, places: list[Place]) -> dict[Place, int]:
-        """Those that were committed."""
-        found = asyncio.run(self._offsets(group, sorted({topic for topic, _ in places})))
-        return {place: found[place] for place in places if place in found}
-
-    async def _offsets(self, group: str, topics: list[str]) -> dict[Place, int]:
-        async with Client(self.bootstrap) as client:
-            return {
-                (topic, partition): offset
-                for topic in topics
-                for partition, offset in (await client.committed(topic, group)).items()
-            }
-
-
-def copy_of(bootstrap: str, places: list[Place], ends: dict[Place, int]) -> dict[Place, list[tuple[Any, ...]]]:
-    """All records with keys and times, in their order."""
-    consumer: Any = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
-    )
-    found: dict[Place, list[tuple[Any, ...]]] = {place: [] for place in places}
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
-        deadline = time.monotonic() + WAIT_S
-        while any(len(found[place]) < ends[place] for place in places) and time.monotonic() < deadline:
-            for each in consumer.consume(500, 0.2):
-                if each.error() is None:
-                    found[each.topic(), each.partition()].append((each.key(), each.value(), each.timestamp()))
-    finally:
-        consumer.close()
-    return found
-
-
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a cut-over came to."""
 
-    records: int = 0
-    read_twice: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    stopped_s: float = 0.0
+    topics: int
+    partitions: int
+    records: int
+    """Of all topics, those on the way back among them."""
+    again: int
+    """Read a second time by the group that was stopped in the middle; by the other, none."""
+    copied_s: float
+    """From the last record on Kafka until Penstock had it."""
+    paused_s: float
     """How long nothing was written."""
+    back_s: float
+    """From the last record on Penstock until Kafka had it, and the group's offsets."""
+    seconds: float
+    date: str
+    revision: str
+
+    def row(self) -> str:
+        """As the page has it."""
+        cells = (
+            f"{self.topics} × {self.partitions}",
+            f"{self.records:,}",
+            "0",
+            "0",
+            f"{self.again:,}",
+            f"{self.copied_s:.1f}",
+            f"{self.paused_s:.1f}",
+            f"{self.back_s:.1f}",
+            f"{self.seconds:.0f}",
+            self.date,
+            self.revision,
+        )
+        return f"| {' | '.join(cells)} |"
 
     def text(self) -> str:
-        twice = ", ".join(f"{group} {count:,}" for group, count in self.read_twice.items())
+        """For whoever waits."""
         return (
-            f"{self.records:,} records, none lost; read twice: {twice}; "
-            f"nothing was written for {self.stopped_s:.1f} s; {self.seconds:.0f} s in all"
+            f"{self.records:,} records in {self.topics} topics, none lost; {DRAINED} has read none twice, {STOPPED} "
+            f"{self.again:,}; nothing was written for {self.paused_s:.1f} s; {self.seconds:.0f} s in all"
         )
 
 
 class CutOver:
     """The story, step by step."""
 
-    def __init__(self, kafka: Cluster, penstock: Cluster, topics: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, kafka: Cluster, penstock: Cluster, topics: int, records: int, tell: Callable[[str], None]
+    ) -> None:
         self._kafka = kafka
         self._penstock = penstock
-        self._topics = [f"orders-{number}" for number in range(topics)]
-        self._places = [(topic, partition) for topic in self._topics for partition in range(PARTITIONS)]
+        self.topics = [f"orders-{number}" for number in range(topics)]
+        self._places = [(topic, partition) for topic in self.topics for partition in range(PARTITIONS)]
+        self._records = records
         self._tell = tell
         self._numbers = dict.fromkeys(self._places, 0)
         self._read: dict[str, Counter[tuple[str, int, int]]] = {DRAINED: Counter(), STOPPED: Counter()}
         self._stack = ExitStack()
 
-    def run(self) -> Outcome:
-        began = time.monotonic()
+    def run(self, stop_mirror: Callable[[], None]) -> Outcome:
         with self._stack:
-            outcome = self._run()
-        outcome.seconds = time.monotonic() - began
-        return outcome
+            return self._run(stop_mirror)
 
-    def _run(self) -> Outcome:
+    def _run(self, stop_mirror: Callable[[], None]) -> Outcome:
+        began = time.monotonic()
         kafka, penstock, places, tell = self._kafka, self._penstock, self._places, self._tell
-        tell("live on Kafka, mirrored to Penstock")
-        producer = self._producer(kafka)
-        readers = {group: self._reader(kafka, group, self._topics) for group in self._read}
-        until(lambda: min(self._numbers.values()) >= WARM, lambda: self._numbers)
+        tell(f"live on Kafka with {len(self.topics)} topics, mirrored to Penstock")
+        producers = self._producers(kafka)
+        readers = {group: self._reader(kafka, group, self.topics) for group in self._read}
+        until(lambda: min(self._numbers.values()) >= self._records, lambda: self._numbers)
         until(lambda: min(penstock.ends(places).values()) > 0, lambda: penstock.ends(places))
         until(lambda: all(len(each.committed) == len(places) for each in readers.values()), lambda: "no commits")
-        tell("the second group stops in the middle, the producer a little later")
+        tell(f"{STOPPED} stops in the middle, the producers a little later")
         self._stop(readers[STOPPED], STOPPED)
-        producer.stop()
-        stopped_s = time.monotonic()
+        stopped = readers[STOPPED].committed
+        self._stop_producers(producers)
+        paused = time.monotonic()
         ends = dict(self._numbers)
         until(lambda: penstock.ends(places) == ends, lambda: (penstock.ends(places), ends))
-        tell("all is copied; the first group reads to the end, and offsets follow")
+        copied_s = time.monotonic() - paused
+        tell(f"all is copied after {copied_s:.1f} s; {DRAINED} reads to the end, and offsets follow")
         self._wait_read(readers[DRAINED], {}, ends)
         until(lambda: readers[DRAINED].committed == ends, lambda: readers[DRAINED].committed)
         self._stop(readers[DRAINED], DRAINED)
+        translated = self._await_offsets(stopped, ends)
+        producers = self._producers(penstock)
+        paused_s = time.monotonic() - paused
+        tell(f"live on Penstock, after {paused_s:.1f} s without a producer")
+        readers = {group: self._reader(penstock, group, self.topics) for group in self._read}
         if copy_of(kafka.bootstrap, places, ends) != copy_of(penstock.bootstrap, places, ends):
             raise Migration("the copy has other records, or in another order")
-        translated = self._await_offsets(readers[STOPPED].committed, ends)
-        tell("live on Penstock")
-        producer = self._producer(penstock)
-        stopped_s = time.monotonic() - stopped_s
-        readers = {group: self._reader(penstock, group, self._topics) for group in self._read}
-        until(lambda: all(number > ends[place] + WARM for place, number in self._numbers.items()), lambda: ends)
-        producer.stop()
-        twice = {}
+        until(lambda: all(n > ends[place] + self._records for place, n in self._numbers.items()), lambda: ends)
+        self._stop_producers(producers)
+        written = time.monotonic()
         for group, reader in readers.items():
             self._wait_read(reader, translated[group], self._numbers)
             self._stop(reader, group)
-            twice[group] = self._check(group, translated[group])
-        tell("and back")
-        self._go_back()
-        return Outcome(sum(self._numbers.values()), twice, stopped_s=stopped_s)
+        self._check(DRAINED, ends, ends)
+        again = self._check(STOPPED, translated[STOPPED], stopped)
+        back_s = self._go_back(written, stop_mirror)
+        return Outcome(
+            topics=len(self.topics),
+            partitions=PARTITIONS,
+            records=sum(self._numbers.values()),
+            again=again,
+            copied_s=round(copied_s, 1),
+            paused_s=round(paused_s, 1),
+            back_s=round(back_s, 1),
+            seconds=round(time.monotonic() - began, 1),
+            date=datetime.date.today().isoformat(),
+            revision=revision(),
+        )
 
     # --- who lives there
 
-    def _producer(self, cluster: Cluster) -> Producer:
-        producer = Producer(cluster.bootstrap, self._numbers)
-        self._stack.callback(producer.stop)
-        return producer
+    def _producers(self, cluster: Cluster) -> list[Producer]:
+        """Each has partitions of its own."""
+        shares = [self._places[number::PRODUCERS] for number in range(PRODUCERS)]
+        started = [Producer(cluster.bootstrap, share, self._numbers) for share in shares]
+        for each in started:
+            self._stack.callback(each.stop)
+        return started
+
+    @staticmethod
+    def _stop_producers(producers: list[Producer]) -> None:
+        for each in producers:
+            each.stop()
 
     def _reader(self, cluster: Cluster, group: str, topics: list[str]) -> Reader:
         reader = Reader(cluster.bootstrap, group, topics)
@@ -286,7 +193,7 @@ class CutOver:
         reader.stop()
         self._read[group] += reader.read
 
-    def _wait_read(self, reader: Reader, starts: dict[Place, int], ends: dict[Place, int]) -> None:
+    def _wait_read(self, reader: Reader, starts: Starts, ends: Starts) -> None:
         """Everything from there on; more may come."""
 
         def missing() -> list[tuple[str, int, int]]:
@@ -301,7 +208,7 @@ class CutOver:
 
     # --- what must be true
 
-    def _await_offsets(self, stopped: dict[Place, int], ends: dict[Place, int]) -> dict[str, dict[Place, int]]:
+    def _await_offsets(self, stopped: Starts, ends: Starts) -> dict[str, Starts]:
         """Exact for who has read to the end; never beyond what was committed, and of every partition."""
         penstock, places = self._penstock, self._places
         until(lambda: penstock.offsets(DRAINED, places) == ends, lambda: (penstock.offsets(DRAINED, places), ends))
@@ -311,58 +218,112 @@ class CutOver:
             raise Migration(f"offsets of {STOPPED} were translated beyond what was committed: {beyond}")
         return {DRAINED: dict(ends), STOPPED: found}
 
-    def _check(self, group: str, translated: dict[Place, int]) -> int:
-        """Every record was read; how many were read twice, which none was before the translated offset."""
+    def _check(self, group: str, translated: Starts, committed: Starts) -> int:
+        """Every record was read; how many were twice, all of them between the translated offset and the committed."""
         read = self._read[group]
         wanted = {(*place, number) for place, end in self._numbers.items() for number in range(end)}
         if lost := sorted(wanted - set(read)):
             raise Migration(f"{group} has never read {len(lost)} records: {lost[:LISTED]}")
         twice = [each for each, count in read.items() if count > 1]
-        if early := [each for each in twice if each[2] < translated[each[0], each[1]]]:
-            raise Migration(f"{group} has read again what lies before its offset: {early[:LISTED]}")
+        if wrong := [each for each in twice if not translated[each[:2]] <= each[2] < committed[each[:2]]]:
+            raise Migration(f"{group} has read twice what no offset explains: {sorted(wrong)[:LISTED]}")
         return len(twice)
 
-    def _go_back(self) -> None:
-        """The first group reads on under the names of the way back, from where it was."""
+    def _go_back(self, written: float, stop_mirror: Callable[[], None]) -> float:
+        """For good: producers write to the topics on Kafka again, and the first group reads on there.
+
+        What was read on Penstock is there under the names of the way back, with the group's offsets. What the topics
+        hold under their own names is in it, and passed over. Seconds until all of it is there.
+        """
         kafka, back = self._kafka, [(f"{BACK}{topic}", partition) for topic, partition in self._places]
         ends = {(f"{BACK}{topic}", partition): end for (topic, partition), end in self._numbers.items()}
         until(lambda: kafka.ends(back) == ends, lambda: (kafka.ends(back), ends))
         until(lambda: kafka.offsets(DRAINED, back) == ends, lambda: (kafka.offsets(DRAINED, back), ends))
-        reader = self._reader(kafka, DRAINED, [f"{BACK}{topic}" for topic in self._topics])
-        producer = self._producer(self._penstock)
-        until(lambda: all(n > ends[f"{BACK}{t}", p] for (t, p), n in self._numbers.items()), lambda: "no records")
-        producer.stop()
-        more = {(f"{BACK}{topic}", partition): end for (topic, partition), end in self._numbers.items()}
-        self._wait_read(reader, ends, more)
+        back_s = time.monotonic() - written
+        self._tell(f"and back: all of it is on Kafka after {back_s:.1f} s")
+        stop_mirror()
+        kafka.skip(DRAINED, self.topics)
+        starts = dict(self._numbers)
+        producers = self._producers(kafka)
+        reader = self._reader(kafka, DRAINED, [*self.topics, *(f"{BACK}{topic}" for topic in self.topics)])
+        until(lambda: all(end > starts[place] for place, end in self._numbers.items()), lambda: "no records")
+        self._stop_producers(producers)
+        self._wait_read(reader, starts, self._numbers)
         reader.stop()
-        if again := [each for each in reader.read if each[2] < ends[each[0], each[1]]]:
+        if again := [each for each, count in reader.read.items() if count > 1 or each[2] < starts.get(each[:2], 0)]:
             raise Migration(f"{DRAINED} has read again on its way back: {again[:LISTED]}")
+        if strange := [each for each in reader.read if each[:2] not in starts]:
+            raise Migration(f"{DRAINED} has read again what was mirrored back: {strange[:LISTED]}")
+        return back_s
 
 
 def run(
-    directory: Path, kafka: str, penstock: str, topics: int, tell: Callable[[str], None] = lambda _: None
+    directory: Path,
+    kafka: str,
+    penstock: str,
+    topics: int,
+    records: int,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """With two clusters that are there."""
-    story = CutOver(Cluster(kafka), Cluster(penstock), topics, tell)
-    Cluster(kafka).create([f"orders-{number}" for number in range(topics)])
+    story = CutOver(Cluster(kafka), Cluster(penstock), topics, records, tell)
+    Cluster(kafka).create(story.topics)
     configuration = settings(kafka, penstock, topics="orders-.*", groups=f"{DRAINED}|{STOPPED}")
     with MirrorMaker(directory, configuration) as mirror:
         try:
-            return story.run()
+            return story.run(mirror.stop)
         except Migration as error:
             raise Migration(f"{error}\n{mirror.complaints()}") from None
 
 
+def load() -> list[Outcome]:
+    path = RESULTS / "migration.json"
+    return [Outcome(**each) for each in json.loads(path.read_text())] if path.exists() else []
+
+
+def write(runs: list[Outcome]) -> None:
+    (RESULTS / "migration.json").write_text(json.dumps([asdict(each) for each in runs], indent=1) + "\n")
+    rows = "\n".join(each.row() for each in runs)
+    text = f"""# Moving from Apache Kafka, and back
+
+Apache Kafka, one Penstock node and MirrorMaker 2 between them, both ways, with the settings of
+[migrating](../migrating.md) and intervals of one or two seconds. {PRODUCERS} producers (librdkafka, idempotent) write
+numbered records to every partition on Kafka, and two groups read and commit them there. `{STOPPED}` is stopped in the
+middle, then the producers stop; when all is copied, `{DRAINED}` reads to the end and stops. When their offsets are
+translated, producers and groups go on with Penstock. At last producers and `{DRAINED}` go back to Kafka for good.
+
+A run ends well only if the copy is the original, record by record with keys, times and order; every group has read
+every record; no translated offset lies beyond the one that was committed; and whatever was read twice lies between the
+two. MirrorMaker translates exactly for a group that has read to the end: `{DRAINED}` reads nothing twice, neither there
+nor on its way back.
+
+{HEAD}
+|{"--:|" * 9}---|---|
+{rows}
+
+*Copied after* is the time from the last record on Kafka until Penstock had it, *nothing written* from that record until
+the producers started on Penstock, and *back* from the last record on Penstock until Kafka had it and the offsets of
+`{DRAINED}`.
+
+`./dev migration` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB.
+"""
+    (RESULTS / "migration.md").write_text(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--topics", type=int, default=10)
+    parser.add_argument("--topics", type=int, default=TOPICS)
+    parser.add_argument("--records", type=int, default=RECORDS, help="of a partition, before the cut-over and after it")
     parser.add_argument("--keep", type=Path, help="an empty directory for the logs, which are kept")
+    parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-migration-") as temporary:
         directory = options.keep or Path(temporary)
         with KafkaNode(directory) as kafka, PenstockNode(directory) as penstock:
-            outcome = run(directory, kafka.bootstrap, penstock.bootstrap, options.topics, say)
-    print(outcome.text())
+            outcome = run(directory, kafka.bootstrap, penstock.bootstrap, options.topics, options.records, say)
+    say(outcome.text())
+    if options.record:
+        write([*load(), outcome])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 The settings are those of docs/migrating.md, with intervals short enough for a test. Its log stays in the directory.
 """
 
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ STOP_S: Final = 20.0
 # For a guest on a small machine that should be there soon.
 JAVA: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 LOG_TAIL: Final = 6_000
+LOUD: Final = re.compile(r" (WARN|ERROR) |^\S*(Exception|Error)\b|^Caused by")
 SOURCE, TARGET = "kafka", "penstock"
 BACK: Final = f"{TARGET}."
 """What is put before the names of topics on their way back."""
@@ -49,12 +51,12 @@ def settings(kafka: str, penstock: str, *, topics: str, groups: str) -> dict[str
         "sync.group.offsets.enabled": "true",
         "sync.group.offsets.interval.seconds": "1",
         "offset.lag.max": "0",
-        "offset.flush.interval.ms": "1000",
-        "plugin.discovery": "service_load",
         "emit.heartbeats.enabled": "false",
         "sync.topic.acls.enabled": "false",
     }
     found |= {f"{name}.replication.factor": "1" for name in INTERNAL}
+    for worker in (SOURCE, TARGET):  # these are its worker's, and mean nothing without the name of a cluster
+        found |= {f"{worker}.offset.flush.interval.ms": "1000", f"{worker}.plugin.discovery": "service_load"}
     for flow in (there, back):
         found |= {f"{flow}.enabled": "true", f"{flow}.topics": topics, f"{flow}.groups": groups}
     return found
@@ -83,6 +85,10 @@ class MirrorMaker:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Asks the process to end, and insists after a while."""
         if self._process is None:
             return
         self._process.terminate()
@@ -91,8 +97,9 @@ class MirrorMaker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process = None
 
     def complaints(self) -> str:
         """Warnings and errors in its log, the last ones."""
         lines = self.log_path.read_text(errors="replace").splitlines()
-        return "\n".join(line for line in lines if " INFO " not in line)[-LOG_TAIL:]
+        return "\n".join(line for line in lines if LOUD.search(line))[-LOG_TAIL:]
