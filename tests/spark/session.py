@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import sys
+import threading
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,7 @@ class Session:
         self._spark.sparkContext.setLogLevel("ERROR")
         self._queries: dict[str, StreamingQuery] = {}
         self._rows: dict[str, dict[int, list[Json]]] = {}
+        self._gates: dict[str, threading.Semaphore] = {}
 
     def version(self) -> Json:
         """Spark's, and who runs its tasks."""
@@ -83,12 +85,16 @@ class Session:
         options: dict[str, str],
         checkpoint: str,
         available_now: bool = False,
+        is_held: bool = False,
     ) -> Json:
-        """A stream that goes on until it is stopped."""
+        """A stream that goes on until it is stopped. Of one that is held, each batch waits to be let go."""
         rows = self._rows[name] = {}
+        gate = self._gates[name] = threading.Semaphore(0)
 
         def keep(frame: DataFrame, batch: int) -> None:
             rows[batch] = _collected(frame)
+            if is_held:
+                gate.acquire()
 
         trigger: Json = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
         frame = self._spark.readStream.format(format).options(**options).load()
@@ -101,6 +107,18 @@ class Session:
         self._queries[name].processAllAvailable()
         progress = self._queries[name].lastProgress
         return {"batches": self._rows[name], "progress": progress and json.loads(progress.json)}
+
+    def standing(self, name: str) -> Json:
+        """The last micro-batch that was read, and the query's own progress."""
+        if (failure := self._queries[name].exception()) is not None:
+            raise failure
+        progress = self._queries[name].lastProgress
+        return {"batch": max(self._rows[name], default=None), "progress": progress and json.loads(progress.json)}
+
+    def let(self, name: str, batches: int = 1) -> Json:
+        """Lets batches of a stream that is held come to their end."""
+        self._gates[name].release(batches)
+        return {}
 
     def failure(self, name: str) -> Json:
         """Waits until a stream fails, and says why."""

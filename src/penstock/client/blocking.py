@@ -6,6 +6,7 @@ Only on a host: there are no threads in a simulation. Safe to use from several t
 import asyncio
 import threading  # determinism: a blocking client never runs in a simulation
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future  # determinism: see above
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -50,15 +51,19 @@ class SyncClient:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for anything that the asyncio client can do. An interrupt cancels it."""
-        if self._is_closed:
-            work.close()
-            raise Closed("this client was closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)  # determinism: see above
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same without waiting: the future knows what came of it."""
+        if self._is_closed:
+            work.close()
+            raise Closed("this client was closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)  # determinism: see above
 
     def close(self) -> None:
         """Delivers what was sent, closes everything, and ends the thread."""

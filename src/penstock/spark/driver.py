@@ -24,6 +24,7 @@ from penstock.spark.plan import (
     plan_whole,
     task_count,
 )
+from penstock.spark.progress import COMMIT_TIMEOUT_MS, Progress
 from penstock.spark.survey import Survey
 
 Spans = dict[TopicPartition, tuple[int, int]]
@@ -100,6 +101,7 @@ class Stream:
         self._patience = None
         if options.offsets_min is not None:
             self._patience = Patience(options.offsets_min, options.delay_ms_max)
+        self._progress = None if options.commit_group is None else Progress(options.commit_group)
         self._target: dict[TopicPartition, int] | None = None
         self._planned: tuple[Offsets, Offsets, list[Task]] | None = None
         self.latest: dict[TopicPartition, int] | None = None
@@ -107,7 +109,14 @@ class Stream:
 
     def close(self) -> None:
         """Ends the connection."""
+        if self._progress is not None:
+            self._progress.close()
         self._survey.close()
+
+    def reached(self, offsets: Offsets) -> None:
+        """What lies before them is done, for whoever watches the group."""
+        if self._progress is not None:
+            self._progress.reached(self._survey.client, offsets)
 
     def initial(self) -> dict[TopicPartition, int]:
         """Where a stream without a checkpoint starts."""
@@ -118,7 +127,14 @@ class Stream:
         self._target = self._survey.latest(self._survey.partitions())
 
     def end(self, start: Offsets, *, has_limits: bool) -> dict[TopicPartition, int]:
-        """How far the next micro-batch goes; `start` again if there should be none."""
+        """How far the next micro-batch goes; `start` again if there should be none. What lies before it is done."""
+        self.reached(start)
+        found = self._end(start, has_limits=has_limits)
+        if self._progress is not None and self._target is not None and found == start:
+            self._progress.wait(COMMIT_TIMEOUT_MS / 1000)  # the run is over, and nobody will ask again
+        return found
+
+    def _end(self, start: Offsets, *, has_limits: bool) -> dict[TopicPartition, int]:
         if self._target is None:
             self.latest = self._survey.latest_behind(start)
         else:

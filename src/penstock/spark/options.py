@@ -52,6 +52,7 @@ SPELLED = (
     "task_bytes",
     "max_bytes_per_trigger",
     "topic_ids_file",
+    "commit_group",
     "view",
 )
 KAFKA_SPELLED = (
@@ -85,7 +86,7 @@ _REFUSED = {
     "auto.offset.reset": "where to start is said by startingOffsets, and after a restart by the checkpoint",
     "key.deserializer": "keys come as bytes: decode them with DataFrame operations",
     "value.deserializer": "values come as bytes: decode them with DataFrame operations",
-    "enable.auto.commit": "the checkpoint keeps the offsets",
+    "enable.auto.commit": "the checkpoint keeps the offsets, and commit_group names a group that shows them",
     "interceptor.classes": "no Java code runs here",
 }
 _LIKELY = 0.85
@@ -182,6 +183,8 @@ class SourceOptions:
     is_latest: bool
     """Whether of each key only the last record is wanted, and none if that is a tombstone."""
     topic_ids_file: str | None
+    commit_group: str | None
+    """The group that shows how far a stream is."""
     poll_timeout_ms: int
     """How long a reader waits for records that must be there."""
     fetch_attempts: int
@@ -203,7 +206,13 @@ class SourceOptions:
 def batch_options(options: Options) -> SourceOptions:
     """The options of `spark.read`."""
     found = _read(options, start="earliest")
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "max_bytes_per_trigger"):
+    for name in (
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "max_bytes_per_trigger",
+        "commit_group",
+    ):
         if name.lower() in options:
             log.warning("%s has no meaning in a batch and is ignored", name)
     if found.start == "latest" or (isinstance(found.start, AtOffsets) and LATEST in found.start.offsets.values()):
@@ -288,6 +297,7 @@ def _read(options: Options, start: Literal["earliest", "latest"]) -> SourceOptio
         is_pushdown_on=_truth(options, "pushdown", default=False),
         is_latest=_one_of(options, "view", ("all", "latest"), "all") == "latest",
         topic_ids_file=options.get("topic_ids_file"),
+        commit_group=_commit_group(options),
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 1) or 120_000,
         fetch_attempts=_number(options, "fetchOffset.numRetries", 1) or 3,
         fetch_pause_ms=1000 if pause_ms is None else pause_ms,
@@ -421,6 +431,13 @@ def _isolation(kafka: Mapping[str, str]) -> Isolation:
 def _client_id(options: Options, kafka: Mapping[str, str]) -> str:
     """Nobody joins a group to read; a group's name is still what an operator looks for in a broker's logs."""
     return kafka.get("client.id") or kafka.get("group.id") or options.get("groupidprefix") or "penstock-spark"
+
+
+def _commit_group(options: Options) -> str | None:
+    name = options.get("commit_group")
+    if name is not None and not name.strip():
+        raise OptionError("commit_group is empty: name a group, or leave it out.")
+    return None if name is None else name.strip()
 
 
 # --- single values

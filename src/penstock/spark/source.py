@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stream.stop_at_present()
 
     def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends."""
+        """Where the next micro-batch ends. Spark has noted that everything before `start` is done."""
         has_limits = not isinstance(limit, ReadAllAvailable)
         return to_stored(self._stream.end(from_stored(start), has_limits=has_limits))
 
@@ -144,6 +144,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """In a task, with an object of its own."""
         return read_task(Task._make(partition.value), self._options)
+
+    def commit(self, end: Stored) -> None:
+        """Nothing to do: Spark says this only when the next micro-batch begins, and `latestOffset` knew it before."""
 
     def stop(self) -> None:
         """The query has ended."""

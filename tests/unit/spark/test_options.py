@@ -50,6 +50,7 @@ def test_what_nobody_says() -> None:
     assert (found.task_bytes, found.tasks_min, found.offsets_max) == (128 << 20, None, None)
     assert found.delay_ms_max == 15 * 60_000
     assert not found.is_pushdown_on
+    assert found.commit_group is None
 
 
 def test_all_that_the_connector_takes() -> None:

@@ -20,6 +20,7 @@ FILE_BYTES = 512 * MIB
 FILE_BYTES_LEAST, FILE_BYTES_MOST = MIB, 4096 * MIB
 QUIET_MS = 3_600_000
 MEMORY = "2g"
+NO_GROUP = "none"
 LATER_KINDS = ("cdc", "transform")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -69,6 +70,8 @@ class From:
     start: str
     """`earliest`, `latest`, or a moment in milliseconds."""
     has_headers: bool
+    group: str | None
+    """The consumer group that shows how far the pipeline is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,7 @@ def _pipeline(name: str, below: object, home: Path) -> Pipeline:
 def _lake(name: str, below: object, home: Path) -> Lake:
     known = ("kind", "from", "decode", "to", "trigger", "max_batch", "on_bad_record", "on_gap")
     section = Section(below, f"pipelines.{name}", known)
-    source = _from(section)
+    source = _from(name, section)
     decode = _decode(section)
     on_bad_record = _policy(section, "on_bad_record")
     on_gap = _policy(section, "on_gap")
@@ -257,10 +260,13 @@ def _audit(name: str, below: object, home: Path) -> Audit:
     return Audit(name, section.text("of"), _uri(to, home), section.parsed("trigger", parse_time_ms, 3_600_000))
 
 
-def _from(section: Section) -> From:
-    source = section.section("from", ("topic", "start", "headers"))
+def _from(name: str, section: Section) -> From:
+    source = section.section("from", ("topic", "start", "headers", "group"))
     start = source.parsed("start", _start, "earliest")
-    return From(_topic(source, "topic"), start, source.truth("headers", otherwise=True))
+    group = source.text("group", name)
+    return From(
+        _topic(source, "topic"), start, source.truth("headers", otherwise=True), None if group == NO_GROUP else group
+    )
 
 
 def _start(text: str) -> str:

@@ -21,6 +21,7 @@ def explained(project: Project, lake: Lake, client: SyncClient) -> dict[str, str
         "reads": f"{lake.source.topic} at {project.cluster.bootstrap}, {partitions} partitions{headers}",
         "begins": _begins(lake, checkpoint),
         "waiting": f"{waiting:,} offsets",
+        "lag": "is shown by no group" if lake.source.group is None else f"is shown by group {lake.source.group}",
         "decodes": _decodes(lake),
         "bad records": _policy(lake.on_bad_record),
         "lost records": _policy(lake.on_gap),

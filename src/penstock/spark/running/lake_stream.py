@@ -144,6 +144,8 @@ class LakeStream:
         rows, bad = sum(report.rows for report in reports), sum(report.bad for report in reports)
         starts = self.beginning.behind if number == 0 else None
         is_new = self.table.commit(query_id, Batch(number, starts, ends, files, rows, bad))
+        if self._source is not None:
+            self._source.reached(from_stored(ends))
         newest_us = max((report.newest_us for report in reports if report.newest_us is not None), default=None)
         seconds = monotonic() - begun_s
         return Outcome(number, ends, rows, bad, len(files), newest_us, seconds, is_repeated=not is_new)
@@ -185,6 +187,7 @@ def source_options(
         "max_bytes_per_trigger": str(lake.batch_bytes_max),
         "task_bytes": str(min(TASK_BYTES_MOST, max(TASK_BYTES_LEAST, lake.batch_bytes_max // slots))),
         "topic_ids_file": str(checkpoint.path / TOPIC_IDS_FILE),
+        **({} if lake.source.group is None else {"commit_group": lake.source.group}),
         **_gap_options(lake.on_gap),
     }
 

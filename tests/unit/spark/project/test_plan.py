@@ -53,7 +53,7 @@ def test_a_whole_file() -> None:
     assert found.checkpoint("orders_lake") == Path("/var/lib/penstock/checkpoints/orders_lake")
     lake = found.pipelines["orders_lake"]
     assert isinstance(lake, Lake)
-    assert lake.source == From("orders", "1769860800000", has_headers=False)
+    assert lake.source == From("orders", "1769860800000", has_headers=False, group="orders_lake")
     assert lake.decode == Decode("text", "json", "id BIGINT, amount DOUBLE")
     assert (lake.trigger_ms, lake.batch_bytes_max) == (60_000, 2 << 30)
     assert (lake.on_bad_record, lake.on_gap) == (Policy(Bad.DLQ, "orders.dlq"), Policy(Bad.SKIP))
@@ -68,9 +68,14 @@ def test_little_need_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     lake = found.lake("all")
     assert found.cluster.bootstrap == "somewhere:1234"
     assert found.checkpoint("all") == Path("/project/.penstock/checkpoints/all")
-    assert lake.source == From("orders", "earliest", has_headers=True)
+    assert lake.source == From("orders", "earliest", has_headers=True, group="all")
     assert lake.target.uri == "/project/lake/orders"
     assert (lake.on_bad_record, lake.decode.can_fail) == (Policy(Bad.FAIL), False)
+
+
+@pytest.mark.parametrize(("said", "group"), [("billing", "billing"), ("none", None)])
+def test_the_group_that_shows_the_lag_can_be_another_or_none(said: str, group: str | None) -> None:
+    assert project(SHORT.replace("topic: orders", f"topic: orders, group: {said}")).lake("all").source.group == group
 
 
 @pytest.mark.parametrize(

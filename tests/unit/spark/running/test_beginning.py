@@ -22,7 +22,8 @@ NOON_MS = 1_769_860_800_000
 def lake(topic: str, start: str = "earliest") -> Lake:
     target = ToDelta("/nowhere", is_by_day=True, file_bytes=1 << 29, compact=Compact(False, 0))
     fail = Policy(BadPolicy.FAIL)
-    return Lake("orders_lake", From(topic, start, has_headers=True), Decode(), target, 1000, 1 << 30, fail, fail)
+    source = From(topic, start, has_headers=True, group=None)
+    return Lake("orders_lake", source, Decode(), target, 1000, 1 << 30, fail, fail)
 
 
 @pytest.fixture
