@@ -70,8 +70,9 @@ class Checks:
         if isinstance(group, ClassicGroup) and group.members[timer.member_id].is_new:
             return
         heard_ms = self._arrived_ms.get((broker.number, timer.group_id, timer.member_id), -1.0)
-        silent_ms = self._world.time_ms - max(heard_ms, broker.active_since_ms)
-        is_in_hand = broker.has_in_hand(timer.group_id, timer.member_id)
+        since_ms = max(heard_ms, broker.active_since_ms)
+        silent_ms = self._world.time_ms - since_ms
+        is_in_hand = broker.has_in_hand(timer.group_id, timer.member_id, since_ms + session_ms)  # later is too late
         if silent_ms < session_ms - 1.0 or is_in_hand:
             broken("LiveMembersStay", f"{timer.member_id} was heard of {silent_ms:.0f} ms ago")
 

@@ -162,10 +162,11 @@ class Broker:
     def stall(self) -> None:
         self.is_stalled = True
 
-    def has_in_hand(self, group_id: str, member_id: str) -> bool:
-        """Whether something of a member has come in that was not looked at yet."""
+    def has_in_hand(self, group_id: str, member_id: str, before_ms: float) -> bool:
+        """Whether something of a member had come in by then that was not looked at yet."""
         return any(
             isinstance(event, Asked)
+            and self._asked[event.ticket][1] < before_ms
             and getattr(event.command.request, "group_id", "") == group_id
             and getattr(event.command.request, "member_id", "") == member_id
             for event in self._coming
