@@ -32,6 +32,7 @@ from penstock.records.header import BatchView, batches
 from penstock.records.rows import rows
 from penstock.server.node import Node
 from penstock.server.settings import CannotStart, NodeSettings
+from penstock.server.upkeep_loop import UpkeepSettings
 from penstock.simulator.nemesis import Nemesis
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
@@ -55,6 +56,8 @@ FAILED: Final = "failed logs"
 """What they are counted as."""
 FULL_S_MIN: Final = 1.5
 RESERVE_BYTES: Final = 50_000
+RETENTION_MS: Final = 2_000
+"""Between two times at which producers that seem to be idle are forgotten."""
 """Enough for the metadata log of one world: who has no room for that either goes out."""
 
 
@@ -237,7 +240,8 @@ def settings_for(node_id: int) -> NodeSettings:
         "log.segment.bytes": "20000",
         "broker.rack": rack_of(node_id),
     }
-    return replace(plain, reserve_bytes=RESERVE_BYTES, broker=BrokerSettings({**plain.broker.static, **short}))
+    broker = BrokerSettings({**plain.broker.static, **short})
+    return replace(plain, reserve_bytes=RESERVE_BYTES, broker=broker, upkeep=UpkeepSettings(retention_ms=RETENTION_MS))
 
 
 class Theatre:

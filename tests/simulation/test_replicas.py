@@ -109,6 +109,11 @@ def never_believes_in_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Room, "look", gloomy)
 
 
+def followers_count_idleness_on_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Log.append_replicated
+    monkeypatch.setattr(Log, "append_replicated", lambda self, data, now_ms: append(self, data, now_ms=now_ms % 10**9))
+
+
 @pytest.mark.parametrize(
     ("mutant", "first"),
     [
@@ -118,6 +123,7 @@ def never_believes_in_room(monkeypatch: pytest.MonkeyPatch) -> None:
         (acknowledges_before_the_sync, 11),
         (followers_show_what_is_not_committed, 0),
         (never_believes_in_room, 0),
+        (followers_count_idleness_on_another_clock, 0),
     ],
 )
 def test_it_is_noticed_who(
