@@ -3,15 +3,16 @@
 Serves    JoinGroup 0–9, SyncGroup 0–5.
 Answers   MEMBER_ID_REQUIRED first, from version 4 on (KIP-394); FENCED_INSTANCE_ID where another took a static member's
           place (KIP-345); GROUP_MAX_SIZE_REACHED.
-Departs   a static member that comes back and wants other topics starts a rebalance; Kafka looks at the choice of
-          protocol only. A request that another of the same member overtakes is answered REBALANCE_IN_PROGRESS.
+Departs   a static member that comes back and wants other topics, or was giving something up, starts a rebalance;
+          Kafka looks at the choice of protocol only. A request that another of the same member overtakes is answered
+          REBALANCE_IN_PROGRESS.
 """
 
 from typing import Final
 
 from penstock.coordinator.classic import ClassicGroup, Member, State
 from penstock.coordinator.settings import NEW_MEMBER_JOIN_MS
-from penstock.coordinator.subscriptions import asks_for_the_same
+from penstock.coordinator.subscriptions import asks_for_the_same, gives_up
 from penstock.coordinator.timers import JOIN, PENDING, SESSION, SYNC
 from penstock.coordinator.work import Ask, Replace, Work
 from penstock.model.errors import ErrorCode
@@ -179,7 +180,9 @@ def _take_the_place(group: ClassicGroup, old_id: str, member_id: str, ask: Ask, 
     group.static[old.instance_id] = member_id
     if was_leader:
         group.leader = member_id
-    is_same = asks_for_the_same(old.metadata(protocol), member.metadata(protocol))
+    told = old.metadata(protocol)
+    # A cooperative member that was giving something up would have joined again: now nobody else will.
+    is_same = asks_for_the_same(told, member.metadata(protocol)) and not gives_up(told, old.assignment)
     if group.state is State.STABLE and is_same and group.elected_protocol() == protocol:
         group.members[member_id] = member._replace(owes_sync=True)
         work.record(group.key(), group.value())

@@ -48,6 +48,16 @@ def asks_for_the_same(before: bytes, after: bytes) -> bool:
     return earlier is not None and later is not None and set(earlier.topics) == set(later.topics)
 
 
+def gives_up(told: bytes, given: bytes) -> bool:
+    """Whether a member said that it has what it is not given: it will join again, and others wait for that."""
+    claim, share = subscription(told), assignment(given)
+    claimed = {(each.topic, number) for each in (claim.owned_partitions if claim else ()) for number in each.partitions}
+    assigned = {
+        (each.topic, number) for each in (share.assigned_partitions if share else ()) for number in each.partitions
+    }
+    return not claimed <= assigned
+
+
 def assignment(data: bytes) -> ConsumerProtocolAssignment | None:
     """What a member was given."""
     return _read(ConsumerProtocolAssignment, data)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.coordinator.classic import MOVES, ClassicGroup, State, group_of
+from penstock.coordinator.subscriptions import assignment_bytes
 from penstock.coordinator.work import Ask
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -265,11 +266,23 @@ def test_what_a_static_member_had_before_it_went_is_no_other_wish() -> None:
     stage.send(join(instance="i", metadata=had))
     assert stage.group().generation == 2
     member_id = str(next(iter(stage.group().members)))
-    stage.send(sync(member_id, 2, {member_id: b"mine"}, instance="i"))
+    given = assignment_bytes({"a": [0, 1]}, 1)
+    stage.send(sync(member_id, 2, {member_id: given}, instance="i"))
     back = stage.ask(join(instance="i", metadata=subscription("a", "b")))
     assert back.generation_id == 2
     assert back.member_id != member_id
     assert stage.group().state is State.STABLE
+
+
+def test_who_was_giving_something_up_when_it_went_starts_a_rebalance() -> None:
+    """A cooperative member joins again when it has given up; else what it had would be nobody's."""
+    stage = Stage()
+    static(stage)
+    stage.send(join(instance="i", metadata=subscription("b", "a", owned={"a": [0, 1]}, generation=1)))
+    member_id = str(next(iter(stage.group().members)))
+    stage.send(sync(member_id, 2, {member_id: assignment_bytes({"a": [0]}, 1)}, instance="i"))
+    stage.send(join(instance="i", metadata=subscription("a", "b")))
+    assert stage.group().generation == 3
 
 
 @pytest.mark.parametrize("metadata", [subscription("b"), b"", b"unreadable"])
