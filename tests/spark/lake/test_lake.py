@@ -65,6 +65,8 @@ def test_a_run_follows_its_topic_and_joins_small_files(lake: Pipeline) -> None:
         time.sleep(0.2)
     assert driver.end() == 0, driver.log
     assert joined, "small files were joined"
+    shown = lake.client.committed(lake.topic, "orders_lake")
+    assert sum(shown.values()) == RECORDS + 100, "a group of its name shows how far it is"
     lake.assert_table_is_topic()
     last = driver.said[-1]
     assert (last["offsets"], last["bad"]) == (last["rows"] + last["bad"], (RECORDS + 100) // 100)
