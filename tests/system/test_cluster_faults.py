@@ -27,7 +27,7 @@ def test_nothing_is_lost(kind: str, count: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "plant"), [(KILLS, "commit-alone"), (POWER_CUTS, "ack-before-sync")])
 def test_a_planted_bug_is_found(kind: str, plant: str, tmp_path: Path) -> None:
     try:
-        outcome = run(tmp_path, kind, 8, seed=7, plant=plant, rate=600.0, java_rate=200.0)
+        outcome = run(tmp_path, kind, 12, seed=7, plant=plant)
     except Broken:
         return
     assert not outcome.is_clean

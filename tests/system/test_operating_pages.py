@@ -49,7 +49,7 @@ class Reader:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port = free_port(is_kept=False)
         tools = directory / "bin"
         tools.mkdir()
         penstock = tools / "penstock"

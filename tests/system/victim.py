@@ -23,11 +23,12 @@ PORTS = range(20_000, 32_000)
 _taken: list[socket.socket] = []
 
 
-def free_port() -> int:
+def free_port(*, is_kept: bool = True) -> int:
     """One that nobody listens on now, and that nobody else is given while whoever listens there is down.
 
     It stays taken for as long as this process lives: without that, clients of a node that is being started again may
-    meet a node of another cluster, which another test has given the same port, and write to its topics.
+    meet a node of another cluster, which another test has given the same port, and write to its topics. A command that
+    looks for itself whether a port is free must not find it taken (`is_kept`).
     """
     while True:
         port = random.choice(PORTS)
@@ -37,8 +38,11 @@ def free_port() -> int:
         except OSError:
             probe.close()
             continue
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets who does likewise listen, nobody else ask
-        _taken.append(probe)
+        if is_kept:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who does likewise may listen there
+            _taken.append(probe)
+        else:
+            probe.close()
         return port
 
 

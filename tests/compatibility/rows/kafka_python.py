@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Any, ClassVar
 
@@ -96,6 +96,9 @@ class KafkaPython(Row):
     pipelines = False
     member = KafkaPythonMember
     lacks: ClassVar[Mapping[Operation, str]] = lacking(CONSUMER, "kafka-python has only the classic protocol")
+
+    # Beside busy tests a member that did not restart joins again, now and then; why is not known yet.
+    seldom: ClassVar[Collection[Operation]] = (Operation.CLASSIC_STATIC,)
 
     def version(self) -> str:
         return str(kafka.__version__)
