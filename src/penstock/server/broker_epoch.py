@@ -26,8 +26,8 @@ def load_epoch(disk: Disk) -> int:
         return NO_EPOCH
     try:
         found = checked.read(disk, BROKER_EPOCH, BROKER_EPOCH, _VERSION).value["epoch"]
-    except checked.Damaged as damage:
-        logger.warning("%s; the cluster will take this broker for one that may have lost something.", damage)
+    except (checked.Damaged, OSError) as trouble:
+        logger.warning("%s; the cluster will take this broker for one that may have lost something.", trouble)
         return NO_EPOCH
     assert isinstance(found, int)
     return found
@@ -37,5 +37,5 @@ async def store_epoch(disk: Disk, epoch: int, reserve: Reserve) -> None:
     """Returns when it is on stable storage, or cannot be: then the next life will claim less than it could."""
     try:
         await checked.replace(disk, BROKER_EPOCH, BROKER_EPOCH, _VERSION, {"epoch": epoch}, reserve)
-    except DiskFull:
-        logger.warning("There is no room to keep the epoch of this broker, which matters if all nodes lose power.")
+    except (DiskFull, OSError) as trouble:
+        logger.warning("The epoch of this broker cannot be kept, which matters if all nodes lose power: %s.", trouble)

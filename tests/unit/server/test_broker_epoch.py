@@ -29,13 +29,16 @@ def test_it_outlives_a_power_cut() -> None:
     assert load_epoch(disk.power_cut()) == 97
 
 
-def test_without_room_the_next_life_claims_less_and_this_one_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_if_it_cannot_be_kept_the_next_life_claims_less_and_this_one_goes_on(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
     disk = a_disk()
     store(disk, 41)
-    disk.fail_next("write", f"{BROKER_EPOCH}.new", count=2, code=errno.ENOSPC)
+    disk.fail_next("write", f"{BROKER_EPOCH}.new", count=2, code=code)
     store(disk, 97)
     assert load_epoch(disk) == 41
-    assert "no room" in caplog.text
+    assert "cannot be kept" in caplog.text
 
 
 def test_what_cannot_be_read_is_no_claim(caplog: pytest.LogCaptureFixture) -> None:
