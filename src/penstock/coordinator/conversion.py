@@ -3,7 +3,7 @@
 Serves    JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a consumer group; the first
           ConsumerGroupHeartbeat in a classic group (upgrade); the last of the new protocol that goes (downgrade).
 Answers   a classic member's generation is its epoch; it leads nothing, joins alone and at once, and is asked to join
-          again (REBALANCE_IN_PROGRESS) whenever there is a step to take.
+          again (REBALANCE_IN_PROGRESS) whenever there is a step to take, or a join whose outcome it has not asked for.
 Departs   a group that is meeting while it is converted keeps what its members said they have (Kafka: nothing).
 """
 
@@ -231,6 +231,7 @@ def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Chec
     heartbeats.step(draft, member.member_id, None if is_old_news else _by_id(names, work.view.topics))
     after = draft.group.members[member.member_id]
     work.hear(group.group_id, member.member_id, request.session_timeout_ms)
+    work.set_timer(SYNC, group.group_id, member.member_id, member.rebalance_timeout_ms)
     work.reply(
         ticket,
         JoinGroupResponse(
@@ -304,6 +305,7 @@ def _sync(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
     member = group.members[request.member_id]
     assert member.classic is not None
     work.hear(group.group_id, member.member_id, member.classic.session_timeout_ms)
+    work.drop_timer(SYNC, group.group_id, member.member_id)
     work.reply(
         ticket,
         SyncGroupResponse(
@@ -332,10 +334,13 @@ def _heartbeat(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
         member = group.members[request.member_id]
         assert member.classic is not None
         work.hear(group.group_id, member.member_id, member.classic.session_timeout_ms)
+        # Who does not come for what a join gave it does not know of that join: it was held up on the way.
+        owes_sync = work.view.timers.get(Timer(SYNC, group.group_id, member.member_id)) is not None
         has_step = (
             member.epoch < group.epoch
             or member.state is MemberState.UNREVOKED
             or reconciled(group, member, None) != member
+            or owes_sync
         )
         if has_step:
             code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -397,6 +402,7 @@ def downgrade_if_due(group: ConsumerGroup, work: Work) -> None:
     work.record(classic.key(), classic.value())
     for member_id in after.members:
         work.drop_timer(REBALANCE, group.group_id, member_id)
+        work.drop_timer(SYNC, group.group_id, member_id)
     joining.begin_rebalance(classic, work)
     for member in classic.members.values():
         work.hear(group.group_id, member.member_id, member.session_timeout_ms)

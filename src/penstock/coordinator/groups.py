@@ -18,7 +18,7 @@ from penstock.coordinator.outcome import Outcome
 from penstock.coordinator.ports import Now
 from penstock.coordinator.records import GroupRecord
 from penstock.coordinator.settings import TOMBSTONES_MAX, GroupSettings
-from penstock.coordinator.timers import EXPIRY, REBALANCE, SESSION, DropTimer, SetTimer, Timer, Timers
+from penstock.coordinator.timers import EXPIRY, REBALANCE, SESSION, SYNC, DropTimer, SetTimer, Timer, Timers
 from penstock.coordinator.topics import Topics
 from penstock.coordinator.work import Ask, Replace, View, Work
 from penstock.model.errors import ErrorCode
@@ -256,7 +256,7 @@ class GroupShard:
 
     def _consumer_time_is_up(self, group: ConsumerGroup, timer: Timer, work: Work) -> None:
         member = group.members.get(timer.member_id)
-        if member is None:
+        if member is None or timer.kind == SYNC:  # its session tells whether it is there
             return
         if timer.kind == SESSION or member.state is MemberState.UNREVOKED or member.classic is not None:
             heartbeats.remove_member(Draft(group, work), timer.member_id)

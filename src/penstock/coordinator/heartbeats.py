@@ -38,7 +38,7 @@ from penstock.coordinator.patterns import InvalidPattern, Regex
 from penstock.coordinator.reconciliation import reconciled
 from penstock.coordinator.records import GroupRecord
 from penstock.coordinator.settings import PATTERN_REFRESH_MS
-from penstock.coordinator.timers import REBALANCE, SESSION
+from penstock.coordinator.timers import REBALANCE, SESSION, SYNC
 from penstock.coordinator.work import Ask, Work
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.consumer_group_heartbeat import (
@@ -249,7 +249,7 @@ def take_the_place(draft: Draft, old_id: str, member_id: str) -> Member:
         target_record(group.group_id, member_id, target),
         current_record(group.group_id, member),
     )
-    for kind in (SESSION, REBALANCE):
+    for kind in (SESSION, REBALANCE, SYNC):
         work.drop_timer(kind, group.group_id, old_id)
     return member
 
@@ -448,7 +448,7 @@ def remove_member(draft: Draft, member_id: str) -> None:
     draft.put(*member_tombstones(group.group_id, member_id))
     drop_patterns(draft)
     draft.bump()
-    for kind in (SESSION, REBALANCE):
+    for kind in (SESSION, REBALANCE, SYNC):
         work.drop_timer(kind, group.group_id, member_id)
     if not draft.group.members:
         work.notes.append(Emptied(group.group_id, work.now.wall_ms))

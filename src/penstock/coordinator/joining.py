@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.coordinator.classic import ClassicGroup, Member, State
 from penstock.coordinator.settings import NEW_MEMBER_JOIN_MS
-from penstock.coordinator.subscriptions import asks_for_the_same, gives_up
+from penstock.coordinator.subscriptions import asks_for_the_same, gives_up, leaves_some_unread
 from penstock.coordinator.timers import JOIN, PENDING, SESSION, SYNC
 from penstock.coordinator.work import Ask, Replace, Work
 from penstock.model.errors import ErrorCode
@@ -183,6 +183,8 @@ def _take_the_place(group: ClassicGroup, old_id: str, member_id: str, ask: Ask, 
     told = old.metadata(protocol)
     # A cooperative member that was giving something up would have joined again: now nobody else will.
     is_same = asks_for_the_same(told, member.metadata(protocol)) and not gives_up(told, old.assignment)
+    if was_leader and is_same:  # partitions that came while it was away it would take for given out
+        is_same = not leaves_some_unread(group, work.view.topics)
     if group.state is State.STABLE and is_same and group.elected_protocol() == protocol:
         group.members[member_id] = member._replace(owes_sync=True)
         work.record(group.key(), group.value())

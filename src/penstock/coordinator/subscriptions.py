@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from penstock.coordinator.classic import ClassicGroup
+from penstock.coordinator.topics import Topics
 from penstock.model.errors import ProtocolError
 from penstock.wire.codec import read_from, write_into
 from penstock.wire.declare import Message
@@ -56,6 +57,24 @@ def gives_up(told: bytes, given: bytes) -> bool:
         (each.topic, number) for each in (share.assigned_partitions if share else ()) for number in each.partitions
     }
     return not claimed <= assigned
+
+
+def leaves_some_unread(group: ClassicGroup, topics: Topics) -> bool:
+    """Whether a partition of a topic that the group reads was given to nobody; not if that cannot be read."""
+    shares = [assignment(member.assignment) for member in group.members.values()]
+    given = {
+        (each.topic, number)
+        for share in shares
+        if share is not None
+        for each in share.assigned_partitions
+        for number in each.partitions
+    }
+    return None not in shares and any(
+        (name, number) not in given
+        for name in subscribed_topics(group) or ()
+        if name in topics.by_name
+        for number in range(topics.by_name[name].partitions)
+    )
 
 
 def assignment(data: bytes) -> ConsumerProtocolAssignment | None:

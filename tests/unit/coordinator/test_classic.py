@@ -266,7 +266,7 @@ def test_what_a_static_member_had_before_it_went_is_no_other_wish() -> None:
     stage.send(join(instance="i", metadata=had))
     assert stage.group().generation == 2
     member_id = str(next(iter(stage.group().members)))
-    given = assignment_bytes({"a": [0, 1]}, 1)
+    given = assignment_bytes({"a": [0, 1, 2, 3], "b": [0, 1, 2, 3]}, 1)
     stage.send(sync(member_id, 2, {member_id: given}, instance="i"))
     back = stage.ask(join(instance="i", metadata=subscription("a", "b")))
     assert back.generation_id == 2
@@ -281,6 +281,18 @@ def test_who_was_giving_something_up_when_it_went_starts_a_rebalance() -> None:
     stage.send(join(instance="i", metadata=subscription("b", "a", owned={"a": [0, 1]}, generation=1)))
     member_id = str(next(iter(stage.group().members)))
     stage.send(sync(member_id, 2, {member_id: assignment_bytes({"a": [0]}, 1)}, instance="i"))
+    stage.send(join(instance="i", metadata=subscription("a", "b")))
+    assert stage.group().generation == 3
+
+
+def test_a_static_leader_that_missed_new_partitions_starts_a_rebalance() -> None:
+    """It would take them for given out: it looks at partitions from now on."""
+    stage = Stage()
+    static(stage)
+    stage.send(join(instance="i", metadata=subscription("b", "a", owned={"a": [0]}, generation=1)))
+    member_id = str(next(iter(stage.group().members)))
+    given = assignment_bytes({"a": [0, 1, 2], "b": [0, 1, 2, 3]}, 1)
+    stage.send(sync(member_id, 2, {member_id: given}, instance="i"))
     stage.send(join(instance="i", metadata=subscription("a", "b")))
     assert stage.group().generation == 3
 

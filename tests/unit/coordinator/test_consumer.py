@@ -375,6 +375,24 @@ def test_what_a_member_had_a_generation_ago_says_nothing_about_what_it_has_given
     assert new.beat() == {"a": [2, 3]}
 
 
+def test_who_does_not_come_for_what_a_join_gave_it_is_asked_to_join_again() -> None:
+    """The JoinGroup was held up on the way, and nobody waits for its answer any more."""
+    stage = Stage()
+    old, _ = classic(stage)
+    Reader(stage, "n")
+    stage.ask(join(old, metadata=subscription("a", owned={"a": [0, 1, 2, 3]})))
+    stage.ask(sync(old, 1))
+    given_up = join(old, metadata=subscription("a", owned={"a": [0, 1]}))
+    stage.ask(given_up)
+    stage.ask(sync(old, 2))
+    assert stage.ask(beat(old, 2)).error_code is NONE
+    stage.ask(given_up)
+    assert stage.ask(beat(old, 2)).error_code is ErrorCode.REBALANCE_IN_PROGRESS
+    stage.ask(given_up)
+    stage.ask(sync(old, 2))
+    assert stage.ask(beat(old, 2)).error_code is NONE
+
+
 def test_what_a_member_was_giving_up_is_not_free_when_the_group_is_classic_again() -> None:
     stage = Stage()
     old, _ = classic(stage)
