@@ -28,8 +28,6 @@ class Member:
         self.owned: set[int] = set()
         self.lost: set[int] = set()
         """All that was ever taken from it."""
-        self.assigned_times = 0
-        self._is_eager = settings == EAGER
         self._consumer: Any = confluent_kafka.Consumer(
             {
                 **CALM,
@@ -44,7 +42,6 @@ class Member:
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def _assigned(self, _consumer: Any, partitions: list[Any]) -> None:
-        self.assigned_times += 1
         self.owned |= {each.partition for each in partitions}
 
     def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:

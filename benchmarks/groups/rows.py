@@ -51,6 +51,15 @@ class Sizes:
     records: int = 2_000_000
 
 
+@contextlib.contextmanager
+def both_at_once(cores: Cores, settings: dict[str, str]) -> Iterator[list[Broker]]:
+    """Penstock and Apache Kafka, to be measured in turn."""
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-groups-")))
+        kinds: tuple[type[Penstock | Kafka], ...] = (Penstock, Kafka)
+        yield [stack.enter_context(kind(directory / kind.name, cores.broker, settings)) for kind in kinds]
+
+
 def contenders(directory: Path, cores: Cores, settings: dict[str, str]) -> Iterator[Broker]:
     """Both, one after the other is done with."""
     for kind in (Penstock, Kafka):
@@ -67,11 +76,7 @@ def commits(sizes: Sizes, tell: Tell) -> Figures:
     paced_s = 20_000 / sizes.partitions
     loads = {"as fast as it goes": (16, 8, 0.0), "20,000 offsets/s": (16, 1, paced_s)}
     found: Figures = {}
-    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="penstock-groups-") as temporary:
-        both = [
-            stack.enter_context(kind(Path(temporary) / kind.name, cores.broker, ONE_SHARD))
-            for kind in (Penstock, Kafka)
-        ]
+    with both_at_once(cores, ONE_SHARD) as both:
         for broker in both:
             broker.create(TOPIC, sizes.partitions, {})
             until_coordinated(broker.address, group_id(0))
@@ -140,9 +145,8 @@ def _reload_once(directory: Path, sizes: Sizes, cores: Cores) -> Figures:
         with RawClient(coordinator) as client:
             client.create_topic(TOPIC, sizes.partitions, {})
         groups = sizes.groups // 10
-        for _ in range(sizes.commits // (groups * sizes.partitions) - 1):
+        for _ in range(sizes.commits // (groups * sizes.partitions)):
             commit(coordinator, cores.load, groups, sizes.partitions, 0.0, 16, 8, 0.0, shard=0, shards=shards)
-        commit(coordinator, cores.load, groups, sizes.partitions, 0.0, 16, 8, 0.0, shard=0, shards=shards)
         (dead,) = [each for each in local.nodes if each.address == coordinator]
         others = [each.address for each in local.nodes if each is not dead]
         local.kill(dead.node_id)
@@ -179,11 +183,8 @@ def stable(sizes: Sizes, tell: Tell) -> Figures:
     """A hundred members join at once, and then one more, while everything is being read."""
     cores = machine.divided_cores()
     found: Figures = {}
-    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="penstock-groups-") as temporary:
-        settings = {**ONE_SHARD, "group.initial.rebalance.delay.ms": "3000"}
-        both = [
-            stack.enter_context(kind(Path(temporary) / kind.name, cores.broker, settings)) for kind in (Penstock, Kafka)
-        ]
+    settings = {**ONE_SHARD, "group.initial.rebalance.delay.ms": "3000"}
+    with both_at_once(cores, settings) as both:
         for broker in both:
             broker.create(TOPIC, 2 * sizes.members, {})
             until_coordinated(broker.address, "stable")
@@ -340,11 +341,7 @@ def perf(sizes: Sizes, tell: Tell) -> Figures:
     """`kafka-consumer-perf-test` reads a topic with a new group, on both in turn."""
     cores = machine.divided_cores()
     found: Figures = {}
-    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="penstock-groups-") as temporary:
-        both = [
-            stack.enter_context(kind(Path(temporary) / kind.name, cores.broker, ONE_SHARD))
-            for kind in (Penstock, Kafka)
-        ]
+    with both_at_once(cores, ONE_SHARD) as both:
         for broker in both:
             broker.create(TOPIC, 4, {})
             until_coordinated(broker.address, "perf")

@@ -3,9 +3,9 @@
 Serves    JoinGroup 0–9, SyncGroup 0–5.
 Answers   MEMBER_ID_REQUIRED first, from version 4 on (KIP-394); FENCED_INSTANCE_ID where another took a static member's
           place (KIP-345); GROUP_MAX_SIZE_REACHED.
-Departs   a static member that comes back and wants other topics, or was giving something up, starts a rebalance;
-          Kafka looks at the choice of protocol only. A request that another of the same member overtakes is answered
-          REBALANCE_IN_PROGRESS.
+Departs   a static member that comes back starts a rebalance if it wants other topics or was giving something up, or
+          leads a group that leaves partitions unread; Kafka looks at the choice of protocol only. A request that
+          another of the same member overtakes is answered REBALANCE_IN_PROGRESS.
 """
 
 from typing import Final

@@ -6,7 +6,7 @@ that are read, to see what a static member wants that is back, and where classic
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from penstock.coordinator.classic import ClassicGroup
@@ -18,6 +18,7 @@ from penstock.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
+    TopicPartition,
 )
 
 _INT16: Final = struct.Struct(">h")
@@ -52,29 +53,27 @@ def asks_for_the_same(before: bytes, after: bytes) -> bool:
 def gives_up(told: bytes, given: bytes) -> bool:
     """Whether a member said that it has what it is not given: it will join again, and others wait for that."""
     claim, share = subscription(told), assignment(given)
-    claimed = {(each.topic, number) for each in (claim.owned_partitions if claim else ()) for number in each.partitions}
-    assigned = {
-        (each.topic, number) for each in (share.assigned_partitions if share else ()) for number in each.partitions
-    }
-    return not claimed <= assigned
+    return claim is not None and not _pairs(claim.owned_partitions) <= _given(share)
 
 
 def leaves_some_unread(group: ClassicGroup, topics: Topics) -> bool:
     """Whether a partition of a topic that the group reads was given to nobody; not if that cannot be read."""
     shares = [assignment(member.assignment) for member in group.members.values()]
-    given = {
-        (each.topic, number)
-        for share in shares
-        if share is not None
-        for each in share.assigned_partitions
-        for number in each.partitions
-    }
+    given = set().union(*map(_given, shares))
     return None not in shares and any(
         (name, number) not in given
         for name in subscribed_topics(group) or ()
         if name in topics.by_name
         for number in range(topics.by_name[name].partitions)
     )
+
+
+def _given(share: ConsumerProtocolAssignment | None) -> set[tuple[str, int]]:
+    return set() if share is None else _pairs(share.assigned_partitions)
+
+
+def _pairs(topics: Sequence[TopicPartition | ConsumerProtocolAssignmentTopicPartition]) -> set[tuple[str, int]]:
+    return {(each.topic, number) for each in topics for number in each.partitions}
 
 
 def assignment(data: bytes) -> ConsumerProtocolAssignment | None:
