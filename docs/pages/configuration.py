@@ -28,6 +28,7 @@ OWN = {
     "broker.decommission": "broker",
     "auto.balance.enable": "broker",
     "reassignment.replicas.per.broker.max": "broker",
+    "reassignment.leader.interval.ms": "broker",
     "reassignment.bytes.per.second.max": "broker",
 }
 

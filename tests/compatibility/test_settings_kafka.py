@@ -37,6 +37,7 @@ OURS = {
     "log.record.validation",
     "broker.decommission",
     "auto.balance.enable",
+    "reassignment.leader.interval.ms",
     "reassignment.replicas.per.broker.max",
     "reassignment.bytes.per.second.max",
     "metrics.listener",

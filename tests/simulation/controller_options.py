@@ -81,6 +81,7 @@ def draw_options(seed: int) -> Options:
         moves_max=moves_max,
         settings={
             "reassignment.replicas.per.broker.max": str(moves_max),
+            "reassignment.leader.interval.ms": str(one_of("leaders", 0, 0, 300, 2_000)),
             "leader.imbalance.check.interval.seconds": str(one_of("preferred", 2, 5)),
         },
     )

@@ -57,7 +57,7 @@ from penstock.metadata.reassignment import alter_reassignments, list_reassignmen
 from penstock.metadata.records import ProducerIdsRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import LONG_MAX
-from penstock.metadata.upkeep import return_to_preferred, tick
+from penstock.metadata.upkeep import Pace, return_to_preferred, tick
 from penstock.metadata.view import Cluster, TopicRules, View
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
@@ -82,6 +82,7 @@ class Controller:
         self._liveness = Liveness()
         self._preferred_at_ms = 0
         self._looks_for_preferred = False
+        self._pace = Pace()
         self._rested: Image | None = None
         """The image in which a Tick last found nothing to do; while it is the image, there is nothing."""
 
@@ -144,8 +145,7 @@ class Controller:
         broker = self.image.brokers.get(command.broker_id)
         if broker is None or broker.epoch != command.broker_epoch or not self._liveness.is_active:
             return
-        self._liveness.time_passes(now)
-        session = self._liveness.hear(command.broker_id, command.broker_epoch, command.metadata_offset)
+        session = self._liveness.hear(command.broker_id, command.broker_epoch, command.metadata_offset, now)
         is_leaving = broker.is_shutting_down and not broker.is_fenced
         if is_leaving and session.shutdown_end is None and has_handed_over(command.broker_id, self._cluster()):
             session.shutdown_end = command.log_end
@@ -178,8 +178,9 @@ class Controller:
 
     def _tick(self, now: int) -> Decision[MetadataRecord, Ticked]:
         cluster = self._cluster()
-        looks, is_at_rest = self._looks_for_preferred, cluster.image is self._rested
-        decision = tick(cluster, now, looks_for_preferred=looks, is_at_rest=is_at_rest)
+        looks = self._looks_for_preferred
+        is_at_rest = cluster.image is self._rested and not self._pace.is_due(cluster.liveness.running_ms)
+        decision = tick(cluster, now, self._pace, looks_for_preferred=looks, is_at_rest=is_at_rest)
         if not decision.records:
             self._rested = cluster.image
         return decision

@@ -3,7 +3,8 @@
 The clock here runs only while the controller does (R34): between two times at which it was told that time passes, at
 most GAP_MS_MAX count, and after a longer gap nobody is judged before as much has passed again, in which what came in
 meanwhile is heard. A controller that stood still, was overloaded or has just been elected has heard nobody, and that
-says nothing about the brokers.
+says nothing about the brokers. Neither does a shorter moment in which it did: a session is over if it was over when the
+controller was last told that time passes, so that whatever came in before that has been heard.
 """
 
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Liveness:
         self._sessions: dict[int, Session] = {}
         self._now: int | None = None
         self._judges_at_ms = 0
+        self._told_ms = self._told_before_ms = 0
         self.running_ms = 0
         self.is_active = False
 
@@ -55,6 +57,11 @@ class Liveness:
 
     def time_passes(self, now: int) -> None:
         """To be called at least every WAKE_MS while the controller is active."""
+        self._advance(now)
+        if self.running_ms - self._told_ms >= WAKE_MS // 2:  # else what came in before may still wait
+            self._told_before_ms, self._told_ms = self._told_ms, self.running_ms
+
+    def _advance(self, now: int) -> None:
         gap_ms = 0 if self._now is None else max(0, now - self._now)
         is_patient = self.running_ms < self._judges_at_ms
         self.running_ms += min(gap_ms, GAP_MS_MAX)
@@ -62,8 +69,9 @@ class Liveness:
             self._judges_at_ms = self.running_ms + GAP_MS_MAX
         self._now = now
 
-    def hear(self, broker_id: int, epoch: int, metadata_offset: int) -> Session:
+    def hear(self, broker_id: int, epoch: int, metadata_offset: int, now: int) -> Session:
         """A broker sent a heartbeat."""
+        self._advance(now)
         session = self._sessions.get(broker_id)
         if session is None or session.epoch != epoch:
             session = self._sessions[broker_id] = Session(epoch, self.running_ms)
@@ -87,6 +95,10 @@ class Liveness:
         session = self.session(broker_id, epoch)
         return session is not None and self.running_ms - session.heard_ms < timeout_ms
 
+    def _was_live(self, broker_id: int, epoch: int, timeout_ms: int) -> bool:
+        session = self.session(broker_id, epoch)
+        return session is not None and self._told_before_ms - session.heard_ms < timeout_ms
+
     def expired(self, image: Image, timeout_ms: int) -> list[int]:
         """Brokers that are not fenced and were silent for longer than the time-out, in order."""
         if not self.is_active or self.running_ms < self._judges_at_ms:
@@ -94,7 +106,7 @@ class Liveness:
         return sorted(
             broker_id
             for broker_id, broker in image.brokers.items()
-            if not broker.is_fenced and not self.is_live(broker_id, broker.epoch, timeout_ms)
+            if not broker.is_fenced and not self._was_live(broker_id, broker.epoch, timeout_ms)
         )
 
     def least_offset(self, image: Image, besides: int) -> int:

@@ -3,7 +3,8 @@
     1. brokers whose session is over are fenced, and what they led is led by others
     2. partitions that must change because of what brokers did are settled
     3. leadership returns to preferred replicas, when it is time to look for that
-    4. replicas move to where they should lie
+    4. replicas move to where they should lie; those that lead one after the other, because clients that write to a
+       partition stand still for a moment when another broker leads it
 
 Whatever is left wakes the controller again at once; otherwise it wakes to see whether sessions are over. What is to be
 done follows from the image and from who was heard, so a controller that takes over goes on where the last one stopped.
@@ -14,6 +15,7 @@ from penstock.metadata.brokers import fence
 from penstock.metadata.cluster_commands import Ticked
 from penstock.metadata.commands import Refusal
 from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.image import NO_LEADER
 from penstock.metadata.index import Placed
 from penstock.metadata.liveness import WAKE_MS
 from penstock.metadata.partition_change import Election, change_record, settle
@@ -22,8 +24,29 @@ from penstock.metadata.view import RECORDS_PER_STEP_MAX, Cluster
 from penstock.model.shard import Decision
 
 
+class Pace:
+    """When the next replica that leads may begin to move: soft, on the clock of the controller."""
+
+    def __init__(self) -> None:
+        self._next_ms = 0
+        self.has_waiting = False
+        """Whether the last plan had moves whose turn had not come."""
+
+    def is_due(self, running_ms: int) -> bool:
+        """Whether the turn of one that waits has come."""
+        return self.has_waiting and running_ms >= self._next_ms
+
+    def takes(self, running_ms: int, interval_ms: int) -> bool:
+        """Whether it may be now; if so, the next one has to wait."""
+        if running_ms < min(self._next_ms, running_ms + interval_ms):
+            self.has_waiting = True
+            return False
+        self._next_ms = running_ms + interval_ms
+        return True
+
+
 def tick(
-    cluster: Cluster, now: int, *, looks_for_preferred: bool, is_at_rest: bool = False
+    cluster: Cluster, now: int, pace: Pace, *, looks_for_preferred: bool, is_at_rest: bool = False
 ) -> Decision[MetadataRecord, Ticked]:
     """The next piece of what is due. At rest nothing but time and heartbeats can have made anything due."""
     decision = _fence_silent(cluster, now) or (None if is_at_rest else _settle_troubled(cluster, now))
@@ -31,7 +54,7 @@ def tick(
         return decision
     if looks_for_preferred and (records := return_to_preferred(cluster)):
         return Decision(tuple(records), Ticked(elected=len(records)), wake_at=now)
-    if not is_at_rest and (records := begin_moves(cluster)):
+    if not is_at_rest and (records := begin_moves(cluster, pace)):
         return Decision(tuple(records), Ticked(moves_begun=len(records)), wake_at=now + WAKE_MS)
     return Decision((), Ticked(), wake_at=now + WAKE_MS)
 
@@ -67,15 +90,20 @@ def return_to_preferred(cluster: Cluster) -> list[MetadataRecord]:
     return records
 
 
-def begin_moves(cluster: Cluster) -> list[MetadataRecord]:
+def begin_moves(cluster: Cluster, pace: Pace) -> list[MetadataRecord]:
     """The next moves, as many as may be under way."""
+    pace.has_waiting = False
     if not cluster.settings.is_on("auto.balance.enable"):
         return []
     per_broker_max = cluster.settings.number("reassignment.replicas.per.broker.max")
+    interval_ms = cluster.settings.number("reassignment.leader.interval.ms")
     records: list[MetadataRecord] = []
     for placed, replicas in plan_moves(cluster.index, per_broker_max, RECORDS_PER_STEP_MAX):
         record = _move(placed, replicas, cluster)
-        if record is not None:
+        if record is None:
+            continue
+        changes_leader = placed.partition.leader not in (replicas[0], NO_LEADER)
+        if not changes_leader or pace.takes(cluster.liveness.running_ms, interval_ms):
             records.append(record)
     return records
 

@@ -1,16 +1,19 @@
 """The controller puts replicas where they should lie, bounded and by itself."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 from penstock.metadata.balance import plan_moves
 from penstock.metadata.cluster_commands import AlterPartition, DecommissionBroker, NewIsr, UnregisterBroker
-from penstock.metadata.commands import CreateTopics, NewTopic
+from penstock.metadata.commands import ConfigChanges, CreateTopics, IncrementalAlterConfigs, NewTopic, Operation
+from penstock.metadata.image import BROKER
 from penstock.model.errors import ErrorCode
 from tests.unit.metadata.cluster_world import ClusterWorld
 
-ON = {"auto.balance.enable": "true", "leader.imbalance.check.interval.seconds": "5"}
+PACED = {"auto.balance.enable": "true", "leader.imbalance.check.interval.seconds": "5"}
+ON = {**PACED, "reassignment.leader.interval.ms": "0"}
 
 
 def held(world: ClusterWorld) -> Counter[int]:
@@ -66,6 +69,36 @@ def test_a_fourth_broker_receives_its_share() -> None:
     for broker_id, count in led(world).items():
         assert abs(count - 750) <= 75, f"broker {broker_id} leads {count}"
     assert not plan_moves(world.controller.index, 10, 1_000), "and then it rests"
+
+
+def test_replicas_that_lead_move_one_after_the_other_and_the_others_do_not_wait_for_them() -> None:
+    world = ClusterWorld(brokers=(1, 2, 3, 4), settings=PACED)
+    world.create(*((4, 1, 2),) * 6, *((1, 2, 4),) * 12)
+    world.ask(DecommissionBroker(4))
+    begun: dict[int, int] = {}
+    while held(world)[4]:
+        world.pass_ms(100)
+        for _, number, partition in world.controller.index.moving:
+            assert 4 in partition.removing_replicas
+            begun.setdefault(number, world.now)
+        catch_up(world)
+    leading = sorted(begun[number] for number in range(6))
+    others = sorted(begun[number] for number in range(6, 18))
+    assert all(2_000 <= later - sooner <= 2_200 for sooner, later in pairwise(leading)), leading
+    assert others[-1] < leading[-1], "they wait for those that lead"
+
+
+def test_the_pace_of_leaders_is_changed_while_they_move() -> None:
+    world = ClusterWorld(brokers=(1, 2, 3, 4), settings={**PACED, "reassignment.leader.interval.ms": "3600000"})
+    world.create(*((4, 1, 2),) * 6)
+    world.ask(DecommissionBroker(4))
+    world.pass_ms(10_000)
+    catch_up(world)
+    assert held(world)[4] == 5
+    at_once = ConfigChanges(BROKER, "", (("reassignment.leader.interval.ms", Operation.SET, "0"),))
+    world.ask(IncrementalAlterConfigs((at_once,), asked_at=1))
+    settle_down(world, moving_max=10)
+    assert held(world)[4] == 0
 
 
 def test_a_decommissioned_broker_is_drained_to_zero() -> None:

@@ -149,6 +149,15 @@ SETTINGS = (
         update=CLUSTER_WIDE,
     ),
     Setting(
+        "reassignment.leader.interval.ms",
+        Kind.INT,
+        "2000",
+        "Time between two moves of replicas that lead, when the cluster balances itself: with each of them clients "
+        "stand still for a moment. Not a setting of Kafka.",
+        check=at_least(0),
+        update=CLUSTER_WIDE,
+    ),
+    Setting(
         "reassignment.bytes.per.second.max",
         Kind.LONG,
         "52428800",
