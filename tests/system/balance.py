@@ -1,6 +1,6 @@
 """A cluster that balances itself, for real: a fourth broker joins three under load, later another one is emptied.
 
-    python -m tests.system.balance --record                          600 partitions with three replicas (4 minutes)
+    python -m tests.system.balance --record                          600 partitions with three replicas (12 minutes)
     python -m tests.system.balance --partitions 60 --before 5        a short one
     python -m tests.system.balance --set reassignment.replicas.per.broker.max=1
 

@@ -17,7 +17,8 @@ ID: Final = bytes(15) + b"\x07"
 
 
 def run(directory: Path, deadline_s: float = 120.0, **settings: str) -> Outcome:
-    named = {name.replace("_", "."): value for name, value in settings.items()}
+    at_once = {"reassignment.leader.interval.ms": "0"}
+    named = at_once | {name.replace("_", "."): value for name, value in settings.items()}
     return asyncio.run(
         measure(
             directory,
