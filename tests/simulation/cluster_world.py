@@ -30,7 +30,7 @@ from penstock.raft.ports import SnapshotId
 from penstock.raft.raft import NotLeader
 from tests.simulation.cluster_options import Options
 from tests.simulation.controller_brokers import Broker
-from tests.simulation.controller_checks import SLACK_MS, Checks, Silence
+from tests.simulation.controller_checks import Checks, Silence
 from tests.simulation.invariants import broken
 from tests.simulation.raft_disk import Entry, Snapshot
 from tests.simulation.raft_world import Chance, Machine, Node, World
@@ -192,8 +192,7 @@ class Seat(Machine):
 
     def _is_late(self, command: Heartbeat) -> bool:
         """Whether somebody who had listened would have fenced the broker before this came."""
-        limit_ms = self._cluster.session_ms - SLACK_MS
-        return self._silence(command.broker_id, command.broker_epoch) >= limit_ms
+        return self._silence(command.broker_id, command.broker_epoch) >= self._cluster.session_ms
 
     def lose(self, broker_id: int, epoch: int) -> None:
         if self.is_active:

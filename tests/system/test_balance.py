@@ -34,7 +34,7 @@ def run(directory: Path, deadline_s: float = 120.0, **settings: str) -> Outcome:
 
 def test_a_broker_joins_and_another_is_emptied(tmp_path: Path) -> None:
     outcome = run(tmp_path)
-    assert outcome.is_balanced_to(0.2), outcome  # of sixty partitions, one more or less is much
+    assert outcome.is_balanced_to(0.1), outcome
     joined = outcome.phase(JOINING)
     assert outcome.moves >= joined.held[4] + joined.held[LEAVES]
     assert outcome.arriving_most <= 10

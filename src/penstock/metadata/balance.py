@@ -2,9 +2,10 @@
 
 A broker that is being decommissioned, or was forgotten, is emptied; one that has joined receives its share; evenly
 means that no broker is further than TOLERANCE from the mean. A move replaces one broker of a partition by another,
-never brings replicas closer together than they are (racks), and takes the place of the one that goes, so that who is
-first moves on as well. How many are under way to one broker is bounded; what is planned but not begun is not remembered
-anywhere. Every move that evens out makes loads more equal by at least one replica, so that moving ends.
+never brings replicas closer together than they are (racks). Where the one that goes was first, whoever is first least
+often is first now, so that leaders are spread as well. How many are under way to one broker is bounded; what is planned
+but not begun is not remembered anywhere. Every move that evens out makes loads more equal by at least one replica, so
+that moving ends.
 """
 
 from collections.abc import Iterator, Mapping
@@ -152,13 +153,20 @@ class _Plan:
         return self._brokers[number].rack or ""
 
     def _begin(self, placed: Placed, old: int, new: int, replicas: tuple[int, ...]) -> None:
-        self._moves.append(Move(placed, tuple(new if each == old else each for each in replicas)))
+        target = tuple(new if each == old else each for each in replicas)
+        if replicas[0] == old:
+            target = self._with_first(target)
+            self._first[target[0]] += 1
+            if old in self._first:
+                self._first[old] -= 1
+        self._moves.append(Move(placed, target))
         self._taken.add((placed.topic.topic_id, placed.number))
         self._load[new] += 1
         self._arriving[new] += 1
         if old in self._load:
             self._load[old] -= 1
-        if replicas[0] == old:
-            self._first[new] += 1
-            if old in self._first:
-                self._first[old] -= 1
+
+    def _with_first(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        """In another order: first whoever of those that stay is first least often."""
+        first = min((each for each in replicas if each in self._first), key=self._first.__getitem__)
+        return first, *(each for each in replicas if each != first)

@@ -119,6 +119,16 @@ def test_a_decommissioned_broker_is_drained_to_zero() -> None:
     assert held(world)[2] > 0, "a new broker of that name is welcome again"
 
 
+@pytest.mark.parametrize("leaving", [1, 2, 3, 4])
+def test_what_a_decommissioned_broker_led_is_spread(leaving: int) -> None:
+    world = ClusterWorld(brokers=(1, 2, 3, 4), settings=ON)
+    world.ask(CreateTopics((NewTopic("orders", 60, 3),)))
+    world.ask(DecommissionBroker(leaving))
+    settle_down(world, moving_max=10)
+    world.pass_ms(6_000)
+    assert all(abs(count - 20) <= 1 for count in led(world).values()), led(world)
+
+
 def test_changing_ones_mind() -> None:
     world = ClusterWorld(brokers=(1, 2, 3, 4), settings=ON)
     world.ask(CreateTopics((NewTopic("orders", 100, 3),)))
