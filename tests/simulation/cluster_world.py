@@ -87,7 +87,7 @@ class Seat(Machine):
         self._wake_at: float | None = None
         self._began_ms = 0.0
         self._arrivals: dict[tuple[int, int], float] = {}
-        self._lost: dict[int, int] = {}
+        self._lost: set[tuple[int, int]] = set()
 
     # --- what the quorum tells ------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Seat(Machine):
             return
         self.is_active = True
         self._began_ms = self._house.world.time_ms
-        self._arrivals, self._lost = {}, {}
+        self._arrivals, self._lost = {}, set()
         self._decided_end, self._decided_last = self.applied, None
         self.controller.revert(self.image)
         self.controller.begin(self._house.now)
@@ -196,7 +196,7 @@ class Seat(Machine):
 
     def lose(self, broker_id: int, epoch: int) -> None:
         if self.is_active:
-            self._lost[broker_id] = epoch
+            self._lost.add((broker_id, epoch))
             self.controller.lose(broker_id, epoch)
 
     def decide(self, command: Command[Any], answer: Callable[[Any], None], *, is_by_itself: bool = False) -> None:
@@ -241,7 +241,7 @@ class Seat(Machine):
 
     def _silence(self, broker_id: int, epoch: int) -> float:
         """On the node's clock, where a leap counts little; nobody can be late before the controller has begun."""
-        if self._lost.get(broker_id) == epoch:
+        if (broker_id, epoch) in self._lost:
             return inf
         since_ms = max(self._began_ms, self._arrivals.get((broker_id, epoch), 0.0))
         leaps = sum(at_ms > since_ms for at_ms in self._house.leapt_at_ms)
