@@ -320,14 +320,21 @@ class Follower(Client):
     def _ends(self, deadline: float) -> dict[tuple[str, int], int]:
         asker: Any = confluent_kafka.Consumer({**CALM, "bootstrap.servers": self._address, "group.id": "unused"})
         try:
-            return {
-                place: asker.get_watermark_offsets(
-                    confluent_kafka.TopicPartition(*place), max(1.0, deadline - time.monotonic())
-                )[1]
-                for place in self._places
-            }
+            return {place: self._end(asker, place, deadline) for place in self._places}
         finally:
             asker.close()
+
+    def _end(self, asker: Any, place: tuple[str, int], deadline: float) -> int:
+        while True:
+            try:
+                wait_s = max(1.0, deadline - time.monotonic())
+                _, end = asker.get_watermark_offsets(confluent_kafka.TopicPartition(*place), wait_s)
+            except confluent_kafka.KafkaException:  # such as a leader of a moment ago that does not know the end yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return int(end)
 
 
 class JavaWriter(Client):
