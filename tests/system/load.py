@@ -5,6 +5,7 @@ chooses the partition, it is entered when it is known.
 """
 
 import json
+import logging
 import os
 import subprocess
 import threading
@@ -24,6 +25,8 @@ from penstock.verify.history import Event, merge_histories, read_history
 from penstock.verify.recorder import OpenOperation, Recorder
 from penstock.verify.report import Report
 from tests.compatibility.oracle import java_command
+
+logger = logging.getLogger("tests.load")
 
 CALM: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 10,
@@ -291,6 +294,7 @@ class Follower(Client):
             operation.info(str(error))
             return
         if low < 0:  # librdkafka forgets that one of its two questions failed, if the other's answer comes right after
+            logger.warning("librdkafka tells half of where %s begins and ends: %d, %d", partition, low, high)
             operation.info("one of the two was not answered")
             return
         operation.ok([[partition, "earliest", low], [partition, "latest", high]])
