@@ -186,6 +186,8 @@ class Fetcher:
                 following, asked = self._following.get(key), told.get(key)
                 if following is None or asked is None:
                     continue
+                if found.error_code is not ErrorCode.NONE:
+                    self._session.refused(key)
                 if not following.take(asked, found, event.wall_ms, self._effects):
                     self._rest(following, now)
                 else:

@@ -2,7 +2,8 @@
 
 Invariants: everything that the source remembers of a partition is compared, the leader epoch included (R28,
 KAFKA-9338); a session goes on only with the answer to its last request: if that is lost, nobody knows which epoch the
-source is at, and the next request names everything anew (KAFKA-8052).
+source is at, and the next request names everything anew (KAFKA-8052). What the source refused it has not taken note
+of: it is named again, though nothing about it has changed.
 """
 
 from typing import Final, NamedTuple
@@ -27,7 +28,7 @@ class Asking(NamedTuple):
 class SourceSession:
     """One session with one source. `mark` whatever may have changed; `ask` finds out whether it has."""
 
-    __slots__ = ("_id", "_marked", "epoch", "told")
+    __slots__ = ("_id", "_marked", "_refused", "epoch", "told")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -35,6 +36,7 @@ class SourceSession:
         self.told: dict[Key, FetchPartition] = {}
         """What the source was asked for last, by partition."""
         self._marked: dict[Key, None] = {}
+        self._refused: set[Key] = set()
 
     @property
     def is_incremental(self) -> bool:
@@ -45,9 +47,14 @@ class SourceSession:
         """Something about a partition may be other than what the source was told."""
         self._marked[key] = None
 
+    def refused(self, key: Key) -> None:
+        """The source said no to what it was asked of a partition."""
+        self._refused.add(key)
+
     def ask(self, wanted: dict[Key, FetchPartition | None]) -> Asking:
         """The next request; `wanted` has every marked partition, or all if it is not incremental. None is unwanted."""
         self._marked = {}
+        refused, self._refused = self._refused, set()
         if not self.is_incremental:
             self.told = {key: each for key, each in wanted.items() if each is not None}
             return Asking(self._id, self.epoch, _by_topic(self.told), [])
@@ -57,7 +64,7 @@ class SourceSession:
             if each is None:
                 if self.told.pop(key, None) is not None:
                     forgotten.setdefault(key[0], []).append(key[1])
-            elif self.told.get(key) != each:
+            elif key in refused or self.told.get(key) != each:
                 self.told[key] = changed[key] = each
         gone = [ForgottenTopic(topic_id=topic_id, partitions=numbers) for topic_id, numbers in forgotten.items()]
         return Asking(self._id, self.epoch, _by_topic(changed), gone)

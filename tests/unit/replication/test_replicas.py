@@ -277,6 +277,18 @@ def test_a_refused_partition_rests_and_holds_up_nobody() -> None:
     assert named(the_fetch(stage.answer(fetch, an_answer()))) == {0: (0, -1, 0)}
 
 
+def test_what_was_refused_is_named_again_also_if_its_rest_is_over_before_the_next_request() -> None:
+    """Else a leader that did not know yet that it leads would never hear how far the follower is."""
+    stage = Stage(broker_id=2, log1=a_log(waits_for_sync=True))
+    stage.learn(an_image({0: partition(1, 2), 1: partition(1, 2)}))
+    fetch = the_fetch(stage.answer(SendFetch(1, 1, None), an_answer(found(0), found(1))))  # type: ignore[arg-type]
+    response = an_answer(found(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER), found(1, log=a_log(0)))
+    assert kinds(stage.answer(fetch, response)) == [SyncLog]
+    stage.wait(200)
+    stage.logs[key(1)].synced_end = 1
+    assert named(the_fetch(stage.step(LogsSynced([key(1)])))) == {0: (0, -1, 0), 1: (1, 0, 0)}
+
+
 def test_who_is_refused_again_and_again_rests_longer_and_longer() -> None:
     """At first the leader may only not have heard yet; and whoever is in sync and rests holds up what is committed."""
     stage = Stage(broker_id=2)

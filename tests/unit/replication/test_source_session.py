@@ -45,6 +45,17 @@ def test_a_new_leader_epoch_alone_is_a_change() -> None:
     assert known(arrive(sessions, ask(session, p0=wanted(5, epoch=1)))) == {0: (5, 1)}
 
 
+def test_what_was_refused_is_named_once_more() -> None:
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    first = arrive(sessions, ask(session, p0=wanted(5), p1=wanted(6, number=1)))
+    session.answered(ErrorCode.NONE, first.answer([], 0).session_id)
+    session.refused(key(1))
+    again = ask(session, p0=wanted(5), p1=wanted(6, number=1))
+    assert [each.partition for topic in again.topics for each in topic.partitions] == [1]
+    session.answered(ErrorCode.NONE, arrive(sessions, again).answer([], 0).session_id)
+    assert not ask(session, p0=wanted(5), p1=wanted(6, number=1)).topics
+
+
 def test_what_is_wanted_no_longer_is_forgotten_and_an_empty_session_ends() -> None:
     sessions, session = FetchSessions(Dice()), SourceSession()
     session.answered(ErrorCode.NONE, arrive(sessions, ask(session, p0=wanted(5))).answer([], 0).session_id)
