@@ -14,8 +14,7 @@ import pytest
 
 from penstock.coordinator.events import LogRead, ReadLog
 from penstock.coordinator.runtime import ShardRuntime
-from penstock.log.log import Log
-from penstock.server import group_shard
+from penstock.server.group_log import LogReader
 from tests.simulation import stories
 from tests.simulation.coordinators_world import run_seed
 from tests.simulation.regressions import seeds_of
@@ -61,10 +60,10 @@ def answers_before_anything_is_committed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def begins_without_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(_log: Log, wanted: ReadLog) -> LogRead:
+    def nothing(_reader: LogReader, wanted: ReadLog) -> LogRead:
         return LogRead(wanted.epoch, wanted.offset, (), wanted.end_offset)
 
-    monkeypatch.setattr(group_shard, "read_piece", nothing)
+    monkeypatch.setattr(LogReader, "read", nothing)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ VALUES: Final[dict[int, type[StoredValue]]] = {kind.TYPE: kind for kind in _DECL
 _WRITTEN: Final = {consumer_offsets.OffsetCommitValue.TYPE: 3, consumer_offsets.GroupMetadataValue.TYPE: 3}
 """Versions that are written where that is not the newest: those that tools of today can read."""
 
+_COMMIT: Final = _INT16.pack(consumer_offsets.OffsetCommitKey.TYPE)
 KEYS_KEPT: Final = 10_000
 
 
@@ -50,6 +51,11 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     body = bytearray(_INT16.pack(version))
     codec.write_into(body, value, version)
     return bytes(out), bytes(body)
+
+
+def is_commit(key: bytes) -> bool:
+    """Whether it is the key of a committed offset."""
+    return key[: _INT16.size] == _COMMIT
 
 
 @lru_cache(maxsize=KEYS_KEPT)

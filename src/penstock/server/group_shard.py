@@ -32,7 +32,7 @@ from penstock.coordinator.runtime import Role, ShardRuntime
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.group_events import GroupEvent
 from penstock.model.ports import Clock
-from penstock.server.group_log import PartitionLog, read_piece
+from penstock.server.group_log import LogReader, PartitionLog
 from penstock.server.partition import Partition
 
 logger = logging.getLogger("penstock.groups")
@@ -76,6 +76,7 @@ class DrivenShard:
         self._waiting: dict[int, Told] = {}
         self._tickets = 0
         self._partition: Partition | None = None
+        self._reader: LogReader | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
@@ -98,6 +99,7 @@ class DrivenShard:
             self._partition = partition
             partition.watchers.add(WATCHER, lambda: self._changed(partition))
         if partition.leader_epoch > self.runtime.epoch:
+            self._reader = LogReader(partition.log)
             self._take(Elected(partition.leader_epoch, partition.log.start_offset))
             self._take(Committed(partition.log.high_watermark))
 
@@ -211,11 +213,11 @@ class DrivenShard:
         self._read_now(wanted)
 
     def _read_now(self, wanted: ReadLog) -> None:
-        partition = self._partition
-        if partition is None or wanted.epoch != self.runtime.epoch:
+        partition, reader = self._partition, self._reader
+        if partition is None or reader is None or wanted.epoch != self.runtime.epoch:
             return
         try:
-            found: Event = read_piece(partition.log, wanted)
+            found: Event = reader.read(wanted)
         except (ProtocolError, OSError) as error:
             logger.error(
                 "%s cannot be read, and its groups cannot be served: %s; have another broker lead it, or restore it.",
