@@ -1,7 +1,6 @@
 """Runs a node until a signal says stop. The only file of the tools that opens the server."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ import typer
 from penstock import __version__
 from penstock.cli.failing import Failed
 from penstock.cli.plan import Plan, Role
+from penstock.host.garbage import PatientCollector
 from penstock.host.process import HostProcess
 from penstock.log.checked import Damaged, NewerFormat
 from penstock.log.directory import FORMAT_VERSION, WrongDirectory
@@ -67,7 +67,7 @@ async def _serve(plan: Plan) -> None:
         failures.append(sentence)
         stopping.set()
 
-    process = HostProcess()
+    process, collector = HostProcess(), PatientCollector()
     ports = host_ports(plan.data_path)
     try:
         node = Node(ports, settings_of(plan), on_failure=fail, footprint=process)
@@ -76,8 +76,7 @@ async def _serve(plan: Plan) -> None:
             with _endpoint(plan.endpoint_path, node.address):
                 if await _is_ready(node, plan, stopping):
                     _tell_ready(plan, node.address, node.metrics_address)
-                    gc.collect()
-                    gc.freeze()  # the cluster's image stays: no collection need look at it again
+                    collector.start()
                 await stopping.wait()
                 typer.echo("Stopping.", err=True)
         finally:
