@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from penstock.verify.check import check
 from penstock.verify.history import merge_histories
 from penstock.verify.report import Report
-from tests.system.load import ASK_S, CALM, Diary, Follower, create_topics
+from tests.system.load import ASK_S, CALM, Diary, Follower, create_topics, ends_of
 from tests.system.small_disk import FILES_MAX, KINDS, a_small_disk
 from tests.system.victim import ComposedVictim, Victim
 
@@ -161,7 +161,7 @@ class Fills:
         )
         found = set()
         try:
-            end = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, index), ASK_S)[1]
+            end = ends_of(self._victim.address, [(topic, index)], time.monotonic())[topic, index]
             consumer.assign([confluent_kafka.TopicPartition(topic, index, 0)])
             position, deadline = 0, time.monotonic() + READ_S
             while position < end and time.monotonic() < deadline:

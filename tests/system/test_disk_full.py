@@ -35,8 +35,8 @@ def test_a_full_disk_is_told_served_and_recovered_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plant", "number", "found"),
     [
-        ("fail-on-full-write", 0, "Failed to get watermark offsets"),  # readers are not served
-        ("fail-on-full-roll", 4, "Failed to get watermark offsets"),
+        ("fail-on-full-write", 0, "KAFKA_STORAGE_ERROR"),  # readers are not served
+        ("fail-on-full-roll", 4, "KAFKA_STORAGE_ERROR"),
         ("keep-no-reserve", 1, "KAFKA_STORAGE_ERROR"),  # records cannot be deleted
     ],
 )

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.cluster_nodes import LocalCluster
 from tests.system.commands import Shell
+from tests.system.load import ends_of
 from tests.system.victim import free_port
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -67,6 +68,7 @@ class Reader:
     """A consumer of all partitions, and what it tells of itself."""
 
     def __init__(self, town: Town, **options: str) -> None:
+        self._bootstrap = town.bootstrap
         self._stats: dict[str, Any] = {}
         self.consumer: Any = confluent_kafka.Consumer(
             {
@@ -85,7 +87,8 @@ class Reader:
 
     def read(self) -> dict[int, list[bytes]]:
         """Everything up to the end that there is now."""
-        known = sum(self._end(place) for place in self._places)
+        places = [(each.topic, each.partition) for each in self._places]
+        known = sum(ends_of(self._bootstrap, places, time.monotonic() + DEADLINE_S).values())
         self._left += known - self._known
         self._known = known
         found: dict[int, list[bytes]] = {index: [] for index in range(3)}
@@ -97,18 +100,6 @@ class Reader:
                 found[message.partition()].append(message.value())
                 self._left -= 1
         return found
-
-    def _end(self, place: confluent_kafka.TopicPartition) -> int:
-        """Asked again when the broker that was asked is just being given up."""
-        deadline_s = time.monotonic() + DEADLINE_S
-        while True:
-            try:
-                end: int = self.consumer.get_watermark_offsets(place, DEADLINE_S)[1]
-            except confluent_kafka.KafkaException:
-                assert time.monotonic() < deadline_s, "no broker tells where the log ends"
-                time.sleep(0.1)
-            else:
-                return end
 
     def reads_from(self) -> dict[int, int]:
         """The broker by partition."""

@@ -42,7 +42,7 @@ from tests.system.cluster_faults import (
     _tell,
     await_progress,
 )
-from tests.system.load import CALM, Load, create_topics
+from tests.system.load import CALM, Load, create_topics, ends_of
 from tests.system.mortal_node import Broken
 from tests.system.victim import CUT
 from tests.system.witness import unexplained
@@ -247,11 +247,8 @@ def read_back(bootstrap: str, topics: Iterable[tuple[str, int]]) -> dict[Place, 
         {**CALM, "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
     try:
-        ends = {}
-        for topic, count in topics:
-            for index in range(count):
-                place = confluent_kafka.TopicPartition(topic, index, 0)
-                ends[topic, index] = consumer.get_watermark_offsets(place, READ_S)[1]
+        places = [(topic, index) for topic, count in topics for index in range(count)]
+        ends = ends_of(bootstrap, places, time.monotonic() + READ_S)
         consumer.assign([confluent_kafka.TopicPartition(*each, 0) for each, end in ends.items() if end])
         left = {each for each, end in ends.items() if end}
         deadline = time.monotonic() + READ_S
