@@ -38,7 +38,8 @@ from tests.compatibility.migration_clients import (
 )
 from tests.compatibility.mirror_maker import BACK, MirrorMaker, settings
 from tests.compatibility.penstock_node import PenstockNode
-from tests.system.density import revision, say
+from tests.revision import revision
+from tests.system.density import say
 from tests.system.quorum_kills import RESULTS
 
 Starts = dict[Place, int]

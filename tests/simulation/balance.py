@@ -22,7 +22,8 @@ from penstock.metadata.copying import copying
 from penstock.metadata.image import Image
 from penstock.metadata.index import Placed
 from penstock.model.errors import ErrorCode
-from tests.simulation.campaign import RESULTS, revision
+from tests.revision import revision
+from tests.simulation.campaign import RESULTS
 from tests.unit.metadata.cluster_world import ClusterWorld
 
 STEP_MS: Final = 100

@@ -28,8 +28,9 @@ from penstock.metadata.commands import CreateTopics, NewTopic
 from penstock.metadata.controller import Controller
 from penstock.metadata.frames import decode_record, encode_record
 from penstock.model.shard import Command
+from tests.revision import revision
 from tests.simulation.big_cluster_world import HEARING, RAFT, RESTART_MS, VOTERS, Batch, BigWorld, Broker, Meter, Seat
-from tests.simulation.campaign import RESULTS, revision
+from tests.simulation.campaign import RESULTS
 from tests.unit.metadata.world import Dice
 
 REPLICAS: Final = 3

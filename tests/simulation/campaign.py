@@ -12,7 +12,6 @@ import datetime
 import json
 import multiprocessing
 import platform
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from penstock.log.settings import Durability
+from tests.revision import revision
 from tests.simulation.log_faults import run_failing_syncs, run_flip, run_full_disk
 from tests.simulation.log_histories import run_history
 
@@ -102,11 +102,6 @@ def main() -> None:
         write(runs)
     if failed:
         raise SystemExit(f"{failed} histories failed")
-
-
-def revision() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip()
 
 
 def load() -> list[dict[str, Any]]:

@@ -27,7 +27,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.simulation.campaign import RESULTS, revision
+from tests.revision import revision
+from tests.simulation.campaign import RESULTS
 
 CHUNK = 50
 FIRST_OF_CAMPAIGN = 1_000_000

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from tests.simulation.campaign import RESULTS, revision
+from tests.revision import revision
+from tests.simulation.campaign import RESULTS
 from tests.simulation.invariants import reason_of
 from tests.simulation.regressions import remember, seed_that_caught
 

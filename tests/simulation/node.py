@@ -18,7 +18,8 @@ from collections import Counter
 from time import process_time
 from typing import Any
 
-from tests.simulation.campaign import RESULTS, revision
+from tests.revision import revision
+from tests.simulation.campaign import RESULTS
 from tests.simulation.node_world import Run, run_seed
 
 SHOWN = ("power cut", "kill", "clean stop", "disk error", "full disk", "partition", "clog", "reset", "pause", "clock")

@@ -37,8 +37,9 @@ from penstock.client.admin import Admin, NewTopic
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Partition
+from tests.revision import revision
 from tests.system.commands import Shell
-from tests.system.density import TICKS_PER_S, revision, say
+from tests.system.density import TICKS_PER_S, say
 from tests.system.mortal_node import Broken
 from tests.system.partition_histories import histories_of
 from tests.system.quorum_kills import RESULTS, percentile

@@ -38,9 +38,10 @@ from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import TopicPartition
+from tests.revision import revision
 from tests.system.cluster_faults import NODES, WHOLE_S, Town
 from tests.system.controller_failover import KafkaProcess, Killable
-from tests.system.density import revision, say
+from tests.system.density import say
 from tests.system.load import create_topics
 from tests.system.mortal_node import Broken
 from tests.system.plants import PLANTS

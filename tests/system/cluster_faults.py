@@ -23,7 +23,6 @@ import os
 import platform
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -44,6 +43,7 @@ from penstock.model.errors import ErrorCode
 from penstock.records.header import batches
 from penstock.verify.checks.replicas import Batch, ReplicaLog, find_divergence
 from penstock.verify.report import Report
+from tests.revision import revision
 from tests.system.load import Load, create_topics
 from tests.system.mortal_node import Broken, MortalNode
 from tests.system.network import Network
@@ -455,7 +455,6 @@ def main() -> None:
 
 def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
     counts = outcome.report.counts
-    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "kind": outcome.kind,
         "seed": seed,
@@ -470,7 +469,7 @@ def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
         **outcome.more,
         "seconds": round(outcome.seconds),
         "date": datetime.date.today().isoformat(),
-        "revision": revision.stdout.strip(),
+        "revision": revision(),
     }
 
 
@@ -524,11 +523,17 @@ Piece by piece:
 |---|--:|---|--:|--:|--:|--:|--:|---|---|--:|
 {chr(10).join(f"{_cells([each])} {each['date']} | {each['revision']} | {each['seed']} |" for each in runs)}
 
-`./dev cluster-faults --kills 100` adds to these tables; Python {platform.python_version()}, 2 shared cores, 24 GiB. No
+{_remarks(runs)}`./dev cluster-faults --kills 100` adds to these tables; Python {platform.python_version()}, 2 shared cores, 24 GiB. No
 finding in n faults means, at 95 %, fewer than 3 in n. The same with a bug in the nodes must fail, as
 `python -m tests.system.cluster_faults --power-cuts 10 --plant ack-before-sync`.
 """
     (RESULTS / "cluster-faults.md").write_text(text)
+
+
+def _remarks(runs: list[dict[str, Any]]) -> str:
+    """What became of findings, where somebody has written that down."""
+    told = [f"- Seed {each['seed']}, {each['kind']}: {each['remark']}" for each in runs if "remark" in each]
+    return "".join(["What findings were:\n\n", *(f"{each}\n" for each in told), "\n"]) if told else ""
 
 
 def _cells(runs: list[dict[str, Any]]) -> str:

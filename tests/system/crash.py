@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from random import Random
 from typing import Any
 
 from penstock.verify.report import Report
+from tests.revision import revision
 from tests.system.load import Load, create_topics
 from tests.system.victim import CUT, ComposedVictim, Victim
 
@@ -149,7 +149,6 @@ def main() -> None:
 
 def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
     counts = outcome.report.counts
-    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "kind": outcome.kind,
         "seed": seed,
@@ -161,7 +160,7 @@ def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
         "problems": outcome.problems,
         "seconds": round(outcome.seconds),
         "date": datetime.date.today().isoformat(),
-        "revision": revision.stdout.strip(),
+        "revision": revision(),
     }
 
 

@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -31,9 +30,10 @@ from penstock.client.errors import ClientError
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Moment, list_offsets
 from penstock.client.producer import Producer
+from tests.revision import revision
 from tests.system.mortal_node import Broken
 from tests.system.quorum_kills import RESULTS
-from tests.system.victim import ROOT, free_port
+from tests.system.victim import free_port
 
 BROKERS: Final = 3
 PARTITIONS_PER_TOPIC: Final = 100
@@ -238,11 +238,6 @@ async def killed(crowd: Crowd, *, is_controller: bool) -> Measured:
         date=datetime.date.today().isoformat(),
         revision=revision(),
     )
-
-
-def revision() -> str:
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return said.stdout.strip()
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

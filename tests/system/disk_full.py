@@ -13,7 +13,6 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -27,6 +26,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from penstock.verify.check import check
 from penstock.verify.history import merge_histories
 from penstock.verify.report import Report
+from tests.revision import revision
 from tests.system.load import ASK_S, CALM, Diary, Follower, create_topics, ends_of
 from tests.system.small_disk import FILES_MAX, KINDS, a_small_disk
 from tests.system.victim import ComposedVictim, Victim
@@ -291,7 +291,6 @@ def main() -> None:
 
 
 def _row(kind: str, seed: int, fills: Fills, report: Report, seconds: float) -> dict[str, Any]:
-    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "file_system": kind,
         "seed": seed,
@@ -303,7 +302,7 @@ def _row(kind: str, seed: int, fills: Fills, report: Report, seconds: float) -> 
         "findings": sum(report.anomalies.values()) + len(fills.problems),
         "seconds": round(seconds),
         "date": datetime.date.today().isoformat(),
-        "revision": revision.stdout.strip(),
+        "revision": revision(),
     }
 
 

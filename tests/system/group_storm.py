@@ -42,9 +42,9 @@ from penstock import Client
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Topic
 from penstock.coordinator.placement import OFFSETS_TOPIC, partition_of
+from tests.revision import revision
 from tests.system.cluster_faults import ASK_MS, NODES, WHOLE_S, Town
 from tests.system.commands import ENVIRONMENT
-from tests.system.density import revision
 from tests.system.group_diaries import NOTHING, Diary, Shelf, findings, generations, read_until
 from tests.system.group_members import FLAVOURS, SESSION_MS
 from tests.system.load import CALM, PATIENCE_MS, create_topics

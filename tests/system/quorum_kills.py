@@ -17,7 +17,6 @@ import math
 import platform
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -49,6 +48,7 @@ from penstock.wire.declare import Request, Response
 from penstock.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from penstock.wire.types import ZERO_UUID
+from tests.revision import revision
 from tests.system.mortal_node import Broken, MortalNode
 from tests.system.plants import PLANTS
 from tests.system.victim import CUT, DAMAGE, ROOT, free_port
@@ -460,7 +460,6 @@ def main() -> None:
 
 
 def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
-    revision = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "kind": outcome.kind,
         "controllers": outcome.controllers,
@@ -474,7 +473,7 @@ def _row(outcome: Outcome, seed: int) -> dict[str, Any]:
         "failovers_s": [round(each, 2) for each in outcome.failovers_s],
         "seconds": round(outcome.seconds),
         "date": datetime.date.today().isoformat(),
-        "revision": revision.stdout.strip(),
+        "revision": revision(),
     }
 
 

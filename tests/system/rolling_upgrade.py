@@ -31,6 +31,7 @@ from typing import Final
 
 from penstock.client.features import FeaturesDescription
 from penstock.verify.report import Report
+from tests.revision import revision
 from tests.system.cluster_faults import (
     ASK_MS,
     JAVA_RATE,
@@ -45,7 +46,7 @@ from tests.system.cluster_faults import (
     await_progress,
 )
 from tests.system.commands import ENVIRONMENT, PENSTOCK
-from tests.system.density import revision, say
+from tests.system.density import say
 from tests.system.load import PATIENCE_MS, Load, create_topics
 from tests.system.mortal_node import END_S, Broken
 from tests.system.older_build import LEAST, METADATA, MOST, PRESENT, Build, older_build

@@ -33,7 +33,8 @@ from penstock.client.errors import ClientError
 from penstock.client.metadata import Partition, TopicPartition
 from penstock.client.offsets import Moment, list_offsets
 from penstock.log.directory import CLEAN
-from tests.system.density import revision, say
+from tests.revision import revision
+from tests.system.density import say
 from tests.system.mortal_node import Broken
 from tests.system.quorum_kills import RESULTS
 from tests.system.victim import free_port

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.side_by_side import machine
-from tests.system.density import revision, say
+from tests.revision import revision
+from tests.system.density import say
 from tests.system.plants import PLANTS
 from tests.system.quorum_kills import RESULTS
 from tests.system.verify_runs import KafkaNodes, Mortals, Outcome, PenstockNodes, run
