@@ -523,7 +523,8 @@ Piece by piece:
 |---|--:|---|--:|--:|--:|--:|--:|---|---|--:|
 {chr(10).join(f"{_cells([each])} {each['date']} | {each['revision']} | {each['seed']} |" for each in runs)}
 
-{_remarks(runs)}`./dev cluster-faults --kills 100` adds to these tables; Python {platform.python_version()}, 2 shared cores, 24 GiB. No
+{_remarks(runs)}`./dev cluster-faults --kills 100` adds to these tables; Python {platform.python_version()}, 2 shared
+cores, 24 GiB. No
 finding in n faults means, at 95 %, fewer than 3 in n. The same with a bug in the nodes must fail, as
 `python -m tests.system.cluster_faults --power-cuts 10 --plant ack-before-sync`.
 """
