@@ -236,7 +236,9 @@ def lets_replicas_leave_in_silence(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("LeaderInIsr", "ValidControllerIsrAndElr", "Convergence", *LOSSES)
 def ends_a_move_before_anybody_has_arrived(patch: pytest.MonkeyPatch) -> None:
-    def ends(wanted: Partition, isr: tuple[int, ...], _rules: Rules) -> tuple[Partition, tuple[int, ...]]:
+    def ends(
+        wanted: Partition, isr: tuple[int, ...], _eligible: tuple[int, ...], _rules: Rules
+    ) -> tuple[Partition, tuple[int, ...]]:
         if not wanted.removing_replicas:
             return wanted._replace(adding_replicas=()), isr
         gone = wanted.removing_replicas

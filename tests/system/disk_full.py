@@ -27,7 +27,7 @@ from penstock.verify.check import check
 from penstock.verify.history import merge_histories
 from penstock.verify.report import Report
 from tests.revision import revision
-from tests.system.load import ASK_S, CALM, Diary, Follower, create_topics, ends_of
+from tests.system.load import ASK_S, CALM, Asker, Diary, Follower, create_topics, ends_of
 from tests.system.small_disk import FILES_MAX, KINDS, a_small_disk
 from tests.system.victim import ComposedVictim, Victim
 
@@ -76,8 +76,11 @@ class Fills:
         self._steady: Any = confluent_kafka.Producer(
             {**common, "enable.idempotence": True, "message.timeout.ms": 300_000, "linger.ms": 1}
         )
-        self._follower = Follower("follower", victim.address, [(KEPT, index) for index in range(KEPT_PARTITIONS)])
+        kept = [(KEPT, index) for index in range(KEPT_PARTITIONS)]
+        self._follower = Follower("follower", victim.address, kept)
+        self._asker = Asker("asks", victim.address, kept)
         self._follower.start()
+        self._asker.start()
         self.ways: dict[str, Callable[[str], None]] = {
             "delete the topic": self._delete_topic,
             "delete its records": self._delete_records,
@@ -117,8 +120,9 @@ class Fills:
     def finish(self) -> Report:
         """Everything that was acknowledged in the topic that was kept is there, once."""
         self._follower.finish(time.monotonic() + READ_S)
+        self._asker.leave()
         self.problems += self._follower.problems + self._victim.damages
-        return check(merge_histories(self._diary.events, self._follower.diary.events))
+        return check(merge_histories(self._diary.events, self._follower.diary.events, self._asker.diary.events))
 
     # --- while it is full -----------------------------------------------------------------------------------------
 

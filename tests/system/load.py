@@ -36,6 +36,8 @@ CALM: dict[str, str | int | float | bool] = {
 }
 """A broker that comes back is met again soon."""
 ASK_S = 30.0
+ANSWER_S, REST_S = 0.5, 0.25
+"""How long an `Asker` waits for an answer, and how long until its next question."""
 CATCH_UP_S = 60.0
 SPOILT_S = 5.0
 """To catch up where it is known already that something is wrong."""
@@ -44,6 +46,7 @@ PATIENCE_MS = 300_000
 WRITERS = 3
 OUTSTANDING_MAX = 1_000
 NICE = 10
+OFFSET_SPEC: Any = OffsetSpec  # whose types say that it has to be made first
 
 
 def create_topics(
@@ -62,27 +65,39 @@ def create_topics(
                 raise
 
 
-def ends_of(bootstrap: str, places: Iterable[tuple[str, int]], deadline: float) -> dict[tuple[str, int], int]:
-    """Where partitions end, asked until their leaders can tell.
+def list_offsets(
+    admin: Any, places: Iterable[tuple[str, int]], which: Any, timeout_s: float
+) -> dict[tuple[str, int], int | str]:
+    """Where partitions begin or end; where their leader could not tell, what it said.
 
     Not by `get_watermark_offsets`: librdkafka 2.16 asks there for both ends of a log, forgets that one of these was
-    refused if the other is answered right after it, and gives the one that it has as both.
+    refused if the other is answered right after it, and gives the one that it has as both. What it gives here without
+    any error for a node that went away is `OFFSET_INVALID`, which no node says.
     """
-    admin: Any = AdminClient({"bootstrap.servers": bootstrap, **CALM})
-    spec: Any = OffsetSpec
+    asked = {confluent_kafka.TopicPartition(*place): which for place in places}
+    said: dict[tuple[str, int], int | str] = {}
+    for place, answer in admin.list_offsets(asked, request_timeout=timeout_s).items():
+        try:
+            offset = answer.result(ASK_S).offset
+            said[place.topic, place.partition] = "no answer" if offset == confluent_kafka.OFFSET_INVALID else offset
+        except confluent_kafka.KafkaException as error:
+            said[place.topic, place.partition] = str(error)
+    return said
+
+
+def ends_of(bootstrap: str, places: Iterable[tuple[str, int]], deadline: float) -> dict[tuple[str, int], int]:
+    """Where partitions end, asked until their leaders can tell; what they said last, if they never can."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **CALM})
     ends: dict[tuple[str, int], int] = {}
     left = set(places)
     while left:
-        asked = {confluent_kafka.TopicPartition(*place): spec.latest() for place in left}
-        for place, answer in admin.list_offsets(asked, request_timeout=ASK_S).items():
-            try:
-                ends[place.topic, place.partition] = answer.result(ASK_S).offset
-            except confluent_kafka.KafkaException:  # such as a leader of a moment ago that does not know the end yet
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                left.remove((place.topic, place.partition))
+        said = list_offsets(admin, left, OFFSET_SPEC.latest(), ASK_S)
+        ends |= {place: end for place, end in said.items() if isinstance(end, int)}
+        left -= ends.keys()
+        if left and time.monotonic() > deadline:
+            raise TimeoutError(f"where partitions end: { ({place: said[place] for place in left}) }")
+        if left:  # such as a leader of a moment ago that does not know the end yet
+            time.sleep(0.05)
     return ends
 
 
@@ -250,7 +265,7 @@ class Writer(Client):
 
 
 class Follower(Client):
-    """Reads its partitions from their beginning, and asks now and then where they end."""
+    """Reads its partitions from their beginning."""
 
     def __init__(self, name: str, bootstrap: str, places: Sequence[tuple[str, int]]) -> None:
         super().__init__(name)
@@ -258,8 +273,6 @@ class Follower(Client):
         self._address = bootstrap
         self._places = places
         self._stopping = threading.Event()
-        self._asked_at = 0.0
-        self._asked = 0
         self._positions = dict.fromkeys(places, 0)
         self._consumer: Any = confluent_kafka.Consumer(
             {
@@ -282,8 +295,6 @@ class Follower(Client):
         self._consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for topic, index in self._places])
         while not self._stopping.is_set():
             self._poll()
-            if time.monotonic() - self._asked_at > 0.5:
-                self._ask_end()
 
     def _poll(self) -> None:
         messages = self._consumer.consume(500, 0.05)
@@ -302,28 +313,11 @@ class Follower(Client):
         self.read += len(rows)
         operation.ok(rows)
 
-    def _ask_end(self) -> None:
-        self._asked_at = time.monotonic()
-        self._asked += 1
-        topic, index = self._places[self._asked % len(self._places)]
-        partition = f"{topic}-{index}"
-        asked = [[partition, "earliest"], [partition, "latest"]]
-        operation = self.diary.recorder.invoke(f"{self.name}-asks", "list_offsets", asked)
-        try:
-            low, high = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, index), 0.5)
-        except confluent_kafka.KafkaException as error:
-            operation.info(str(error))
-            return
-        if low == high:
-            operation.info("nothing is in it, or librdkafka says one number for both: see ends_of")
-            return
-        operation.ok([[partition, "earliest", low], [partition, "latest", high]])
-
     def finish(self, deadline: float) -> None:
         """Reads to the end of every partition, and stops."""
         try:
             ends = ends_of(self._address, self._places, deadline)
-        except confluent_kafka.KafkaException as error:
+        except TimeoutError as error:
             self.problems.append(f"{self.name}: {error}")
             ends = {}
         while any(self._positions[place] < end for place, end in ends.items()) and time.monotonic() < deadline:
@@ -340,6 +334,39 @@ class Follower(Client):
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+
+class Asker(Client):
+    """Asks again and again where partitions begin and where they end."""
+
+    def __init__(self, name: str, bootstrap: str, places: Sequence[tuple[str, int]]) -> None:
+        super().__init__(name)
+        self._places = places
+        self._stopping = threading.Event()
+        self._admin: Any = AdminClient({"bootstrap.servers": bootstrap, **CALM})
+        let_others_go_first()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            for which, spec in (("earliest", OFFSET_SPEC.earliest()), ("latest", OFFSET_SPEC.latest())):
+                self._ask(which, spec)
+                self._stopping.wait(REST_S)
+
+    def _ask(self, which: str, spec: Any) -> None:
+        names = {place: f"{place[0]}-{place[1]}" for place in self._places}
+        operation = self.diary.recorder.invoke(self.name, "list_offsets", [[name, which] for name in names.values()])
+        said = list_offsets(self._admin, self._places, spec, ANSWER_S)
+        found = [[names[place], which, offset] for place, offset in said.items() if isinstance(offset, int)]
+        if found:
+            operation.ok(found)
+        else:
+            operation.info(str(next(iter(said.values()))))
+
+    def leave(self) -> None:
+        """Asks no more."""
+        self._stopping.set()
+        self.join(ASK_S)
+        self._admin = None
 
 
 class JavaWriter(Client):
@@ -421,8 +448,9 @@ class Load:
             self._java.append(JavaWriter("java", bootstrap, topic, count, java_rate, seed))
             self._java[0].start()
         self.followers = [Follower(f"r{n}", bootstrap, followed) for n in range(2)]
-        for follower in self.followers:
-            follower.start()
+        self._asker = Asker("asks", bootstrap, followed)
+        for client in (*self.followers, self._asker):
+            client.start()
         for _ in range(WRITERS):
             self._add_writer()
 
@@ -450,7 +478,7 @@ class Load:
     @property
     def clients(self) -> list[Client]:
         """Everybody who was ever here."""
-        return [*self.writers, *self._java, *self.followers]
+        return [*self.writers, *self._java, *self.followers, self._asker]
 
     @property
     def acked(self) -> int:
@@ -482,6 +510,7 @@ class Load:
         deadline = time.monotonic() + (SPOILT_S if is_spoilt or self.problems else CATCH_UP_S)
         for follower in self.followers:
             follower.finish(deadline)
+        self._asker.leave()
         return check(self._history())
 
     def give_up(self) -> None:

@@ -58,7 +58,8 @@ def settle(
     isr = tuple(each for each in wanted.isr if each in active)
     if not isr and not rules.has_eligible_replicas:
         isr = tuple(each for each in wanted.isr if each in wanted.replicas)
-    wanted, isr = _complete_move(wanted, isr, rules)
+    if wanted.adding_replicas or wanted.removing_replicas:
+        wanted, isr = _complete_move(wanted, isr, _eligible(before, wanted, isr, rules, distrusted)[0], rules)
     eligible, last_known = _eligible(before, wanted, isr, rules, distrusted)
     leader, isr, is_unclean = _elect(wanted, isr, (eligible, last_known), active, election or rules.election)
     if leader in eligible:
@@ -84,18 +85,28 @@ def _willing(wanted: Partition, active: Container[int], unfit: Container[int]) -
     return fit if any(each in wanted.isr for each in fit) else active
 
 
-def _complete_move(wanted: Partition, isr: tuple[int, ...], rules: Rules) -> tuple[Partition, tuple[int, ...]]:
-    """A move is over once all who were to come are in sync, and enough of those who stay."""
-    if not wanted.adding_replicas and not wanted.removing_replicas:
+def _complete_move(
+    wanted: Partition, isr: tuple[int, ...], eligible: tuple[int, ...], rules: Rules
+) -> tuple[Partition, tuple[int, ...]]:
+    """A move is over once all who were to come are in sync, and enough of those who stay have every record."""
+    gone = wanted.removing_replicas
+    staying = tuple(each for each in isr if each not in gone)
+    whole = (*isr, *eligible)
+    if (
+        not staying
+        or not frozenset(wanted.adding_replicas) <= frozenset(staying)
+        or sum(each not in gone for each in whole) < whole_min(len(whole), len(wanted.replicas) - len(gone), rules)
+    ):
         return wanted, isr
-    staying = tuple(each for each in isr if each not in wanted.removing_replicas)
-    target = len(wanted.replicas) - len(wanted.removing_replicas)
-    enough = min(rules.in_sync_min, target, len(isr))
-    if not staying or len(staying) < enough or not frozenset(wanted.adding_replicas) <= frozenset(staying):
-        return wanted, isr
-    return without_replicas(wanted, wanted.removing_replicas)._replace(
-        adding_replicas=(), removing_replicas=()
-    ), staying
+    return without_replicas(wanted, gone)._replace(adding_replicas=(), removing_replicas=()), staying
+
+
+def whole_min(whole: int, target: int, rules: Rules) -> int:
+    """How many who have every committed record must be left of `whole` if others go, on the way to `target` replicas.
+
+    With as many as the topic asks for, all but one of them may lose what they have, and nothing is lost.
+    """
+    return min(whole, target, rules.in_sync_min)
 
 
 def without_replicas(partition: Partition, gone: Container[int]) -> Partition:

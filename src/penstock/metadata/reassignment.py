@@ -5,9 +5,10 @@ A partition on the move has the replicas that it shall have first, then those th
 
 Answers   codes and sentences are Kafka 4.3's.
 Departs   a move that replaces another begins where the partition lay before the first; who was on the way and stays
-          wanted stays on the way, where Kafka would take it for a replica of old. A move ends only when that leaves as
-          many in sync as the topic asks for. How many replicas are copied at a time, and how fast, is bounded at the
-          broker that they go to (`penstock.metadata.copying`), which also ends with the move.
+          wanted stays on the way, where Kafka would take it for a replica of old. A move ends, or is called off, only
+          when that leaves as many who have every record as the topic asks for in sync. How many replicas are copied
+          at a time, and how fast, is bounded at the broker that they go to (`penstock.metadata.copying`), which also
+          ends with the move.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ from penstock.metadata.commands import Refusal
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Broker, Partition, Topic
 from penstock.metadata.index import Placed
-from penstock.metadata.partition_change import change_record, settle
+from penstock.metadata.partition_change import change_record, settle, whole_min
 from penstock.metadata.placement import check_assignment
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, Cluster
 from penstock.model.errors import ErrorCode
@@ -105,11 +106,14 @@ def move_record(
     """The record that begins, changes or ends a move; None where nothing changes."""
     isr = tuple(each for each in partition.isr if each in target.replicas)
     rules = cluster.rules(topic.name)
-    whole = partition.isr or partition.eligible_leader_replicas
-    if whole and not rules.is_unclean_allowed and not any(each in target.replicas for each in whole):
+    whole = (*partition.isr, *partition.eligible_leader_replicas)
+    left = sum(each in target.replicas for each in whole)
+    needed = whole_min(len(whole), len(target_replicas(target)), rules)
+    is_led = bool(isr) or not partition.isr
+    if not (is_led and left >= needed) and not rules.is_unclean_allowed:
         message = (
-            f"Unable to change the replicas of {topic.name}-{index}: none of those that would be left is in sync. "
-            "Wait until one of them is."
+            f"Unable to change the replicas of {topic.name}-{index}: of those that would be left {left} are sure to "
+            f"have every record, and {needed} are needed. Wait until more of them are in sync."
         )
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     target = _with_directories(target._replace(isr=isr), partition, cluster.image.brokers)

@@ -113,4 +113,4 @@ def _move(placed: Placed, replicas: tuple[int, ...], cluster: Cluster) -> Metada
     try:
         return move_record(placed.topic, placed.number, placed.partition, target, cluster)
     except Refusal:
-        return None  # nobody who would be left has every record; it is tried again when somebody has
+        return None  # too few who would be left have every record; it is tried again when more have

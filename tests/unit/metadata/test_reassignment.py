@@ -81,6 +81,11 @@ def test_it_cannot_be_cancelled_when_only_the_new_ones_have_the_records(world: C
     assert world.reassign(None).code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     world.restart(2)
     world.sync(4, 2)
+    refused = world.reassign(None)
+    assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "1 are sure to have every record, and 2 are needed" in str(refused.message)
+    world.restart(3)
+    world.sync(4, 2, 3)
     assert world.reassign(None).code is ErrorCode.NONE
     assert world.partition().leader == 2
 
@@ -104,6 +109,24 @@ def test_a_move_does_not_end_below_the_minimum(world: ClusterWorld) -> None:
     world.sync(3, 4, 2)
     assert shown(world.partition()) == ((1, 2, 4), (), ())
     assert world.partition().isr == (4, 2)
+
+
+def test_those_who_are_eligible_do_not_leave_while_too_few_are_whole(world: ClusterWorld) -> None:
+    """One is in sync and one more has every record; should the one turn out to have lost its disk, the other leads."""
+    world.reassign((1, 4, 5))
+    world.kill(2, 3)
+    world.sync(1, 4)
+    world.kill(4)
+    assert (world.partition().isr, world.partition().eligible_leader_replicas) == ((1,), (4,))
+    assert world.reassign(None).code is ErrorCode.INVALID_REPLICA_ASSIGNMENT, "that leaves one of two"
+    world.restart(4)
+    world.kill(1)
+    assert (world.partition().isr, world.partition().eligible_leader_replicas) == ((4,), (1,))
+    assert world.reassign((4, 2, 3)).code is ErrorCode.NONE
+    assert shown(world.partition()) == ((4, 2, 3, 1), (4,), (1,)), "the first is needed until another is in sync"
+    world.restart(3)
+    world.sync(4, 3)
+    assert shown(world.partition()) == ((4, 2, 3), (), ())
 
 
 def test_what_is_named_by_hand_is_checked(world: ClusterWorld) -> None:
