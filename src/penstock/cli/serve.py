@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import typer
@@ -73,10 +73,11 @@ async def _serve(plan: Plan) -> None:
         node = Node(ports, settings_of(plan), on_failure=fail, footprint=process)
         await node.start()
         try:
-            with _endpoint(plan.endpoint_path, node.address):
+            with _endpoint(plan.endpoint_path, node.address), ExitStack() as serving:
                 if await _is_ready(node, plan, stopping):
                     _tell_ready(plan, node.address, node.metrics_address)
                     collector.start()
+                    serving.callback(collector.stop)
                 await stopping.wait()
                 typer.echo("Stopping.", err=True)
         finally:
