@@ -134,7 +134,7 @@ class Broker:
         return self.disk.logs.get(key)
 
     def is_impaired(self, key: Key, partition: Partition) -> bool:
-        """Whether it has lost records of a partition, and has not been in sync again since."""
+        """Whether it may have lost records of a partition, and has not been in sync again since."""
         known = self.world.quorum.image.brokers.get(self.broker_id)
         is_this_life = known is not None and self.epoch >= 0 and known.epoch == self.epoch
         if is_this_life and self.broker_id in partition.isr:
@@ -170,7 +170,11 @@ class Broker:
                 log.die()
         if loses and not self.world.options.is_fsync:
             self.disk.last_epoch = -1
-            self.disk.impaired.update(dict.fromkeys(self.disk.logs))
+            # Nobody can tell from outside that it had not begun what it is counted on for.
+            held = [
+                key for key, each in self.world.partitions(is_newest=True).items() if self.broker_id in each.replicas
+            ]
+            self.disk.impaired.update(dict.fromkeys((*self.disk.logs, *held)))
         self.epoch = -1
         self.replicas = self._syncing = self._timer_at = self.paused = None
         self.is_leaving = self.is_stale = self.is_retracing = False
