@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from penstock.wire.messages.find_coordinator import FindCoordinatorRequest, Find
 from penstock.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from tests.compatibility import kafka_tools
 from tests.compatibility.raw_client import RawClient
+from tests.system.load import create_topics
 from tests.system.victim import free_port
 
 TOPIC: Final = "work"
@@ -83,6 +85,7 @@ def commits(sizes: Sizes, tell: Tell) -> Figures:
         for _ in range(sizes.rounds):
             for what, (lines, depth, requests_s) in loads.items():
                 for broker in both:
+                    os.sync()  # what the other one has left to write
                     before = machine.cpu_seconds(broker.pid)
                     shape = (sizes.groups, sizes.partitions, sizes.seconds, lines, depth, requests_s)
                     seen = commit(broker.address, cores.load, *shape)
@@ -142,8 +145,7 @@ def _reload_once(directory: Path, sizes: Sizes, cores: Cores) -> Figures:
         shards = 50
         first = next(group_id(each) for each in range(10**6) if partition_of(group_id(each), shards) == 0)
         coordinator = until_coordinated(local.nodes[0].address, first)
-        with RawClient(coordinator) as client:
-            client.create_topic(TOPIC, sizes.partitions, {})
+        create_topics(coordinator, [(TOPIC, sizes.partitions)])
         groups = sizes.groups // 10
         for _ in range(sizes.commits // (groups * sizes.partitions)):
             commit(coordinator, cores.load, groups, sizes.partitions, 0.0, 16, 8, 0.0, shard=0, shards=shards)
