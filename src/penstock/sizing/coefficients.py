@@ -210,14 +210,14 @@ COEFFICIENTS: Final[Mapping[str, Coefficient]] = {
         "row consume-16, penstock: hot 64 KiB batches",
     ),
     "follower.fsync": Coefficient(
-        3.93,
+        3.52,
         "×",
         Tag.MEASURED,
         "side-by-side.md",
         "rows replicated, penstock-3-sync, and produce-16, penstock: half of what two followers add",
     ),
     "follower.replicated": Coefficient(
-        4.29,
+        3.7,
         "×",
         Tag.MEASURED,
         "side-by-side.md",
