@@ -121,7 +121,7 @@ class Fills:
         """Everything that was acknowledged in the topic that was kept is there, once."""
         self._follower.finish(time.monotonic() + READ_S)
         self._asker.leave()
-        self.problems += self._follower.problems + self._victim.damages
+        self.problems += self._follower.problems + self._asker.problems + self._victim.damages
         return check(merge_histories(self._diary.events, self._follower.diary.events, self._asker.diary.events))
 
     # --- while it is full -----------------------------------------------------------------------------------------

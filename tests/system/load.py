@@ -95,7 +95,8 @@ def ends_of(bootstrap: str, places: Iterable[tuple[str, int]], deadline: float) 
         ends |= {place: end for place, end in said.items() if isinstance(end, int)}
         left -= ends.keys()
         if left and time.monotonic() > deadline:
-            raise TimeoutError(f"where partitions end: { ({place: said[place] for place in left}) }")
+            unknown = {place: said[place] for place in left}
+            raise TimeoutError(f"where partitions end: {unknown}")
         if left:  # such as a leader of a moment ago that does not know the end yet
             time.sleep(0.05)
     return ends
@@ -341,12 +342,19 @@ class Asker(Client):
 
     def __init__(self, name: str, bootstrap: str, places: Sequence[tuple[str, int]]) -> None:
         super().__init__(name)
+        self.answers = 0
         self._places = places
         self._stopping = threading.Event()
         self._admin: Any = AdminClient({"bootstrap.servers": bootstrap, **CALM})
         let_others_go_first()
 
     def run(self) -> None:
+        try:
+            self._work()
+        except (confluent_kafka.KafkaException, TimeoutError) as error:
+            self.problems.append(f"{self.name}: {error!r}")
+
+    def _work(self) -> None:
         while not self._stopping.is_set():
             for which, spec in (("earliest", OFFSET_SPEC.earliest()), ("latest", OFFSET_SPEC.latest())):
                 self._ask(which, spec)
@@ -357,6 +365,7 @@ class Asker(Client):
         operation = self.diary.recorder.invoke(self.name, "list_offsets", [[name, which] for name in names.values()])
         said = list_offsets(self._admin, self._places, spec, ANSWER_S)
         found = [[names[place], which, offset] for place, offset in said.items() if isinstance(offset, int)]
+        self.answers += len(found)
         if found:
             operation.ok(found)
         else:
@@ -364,9 +373,13 @@ class Asker(Client):
 
     def leave(self) -> None:
         """Asks no more."""
+        if self._admin is None:
+            return
         self._stopping.set()
         self.join(ASK_S)
         self._admin = None
+        if not self.answers:
+            self.problems.append(f"{self.name}: nobody ever said where a partition begins or ends")
 
 
 class JavaWriter(Client):

@@ -25,7 +25,7 @@ from penstock.metadata.commands import Refusal
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Broker, Partition, Topic
 from penstock.metadata.index import Placed
-from penstock.metadata.partition_change import change_record, settle, whole_min
+from penstock.metadata.partition_change import Rules, change_record, settle, whole_min
 from penstock.metadata.placement import check_assignment
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, Cluster
 from penstock.model.errors import ErrorCode
@@ -106,19 +106,29 @@ def move_record(
     """The record that begins, changes or ends a move; None where nothing changes."""
     isr = tuple(each for each in partition.isr if each in target.replicas)
     rules = cluster.rules(topic.name)
-    whole = (*partition.isr, *partition.eligible_leader_replicas)
-    left = sum(each in target.replicas for each in whole)
-    needed = whole_min(len(whole), len(target_replicas(target)), rules)
-    is_led = bool(isr) or not partition.isr
-    if not (is_led and left >= needed) and not rules.is_unclean_allowed:
-        message = (
-            f"Unable to change the replicas of {topic.name}-{index}: of those that would be left {left} are sure to "
-            f"have every record, and {needed} are needed. Wait until more of them are in sync."
-        )
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    if not rules.is_unclean_allowed:
+        _check_who_is_left(partition, target, isr, rules, f"{topic.name}-{index}")
     target = _with_directories(target._replace(isr=isr), partition, cluster.image.brokers)
     settled = settle(partition, target, cluster.active, rules, unfit=cluster.unfit)
     return change_record(topic.topic_id, index, partition, settled)
+
+
+def _check_who_is_left(old: Partition, target: Partition, isr: tuple[int, ...], rules: Rules, name: str) -> None:
+    """Somebody can lead at once, and as many have every record as must not be fewer."""
+    whole = (*old.isr, *old.eligible_leader_replicas)
+    left = sum(each in target.replicas for each in whole)
+    needed = whole_min(len(whole), len(target_replicas(target)), rules)
+    why = None
+    if old.isr and not isr:
+        why = "none of those that would be left is in sync. Wait until one of them is."
+    elif left < needed:
+        why = (
+            f"of those that would be left {left} are sure to have every record, and {needed} are needed. "
+            "Wait until more of them are in sync."
+        )
+    if why is not None:
+        message = f"Unable to change the replicas of {name}: {why}"
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _with_directories(target: Partition, old: Partition, brokers: Mapping[int, Broker]) -> Partition:

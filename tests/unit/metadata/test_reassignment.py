@@ -78,7 +78,9 @@ def test_it_cannot_be_cancelled_when_only_the_new_ones_have_the_records(world: C
     world.sync(1, 2, 3, 4)
     world.kill(1, 2, 3)
     assert world.partition().isr == (4,)
-    assert world.reassign(None).code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    refused = world.reassign(None)
+    assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "none of those that would be left is in sync" in str(refused.message)
     world.restart(2)
     world.sync(4, 2)
     refused = world.reassign(None)
