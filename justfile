@@ -27,9 +27,10 @@ types:
 layers:
     lint-imports --no-cache | tail -n +3
 
+# (--dist loadgroup waits for ever for a worker that was started anew, pytest-xdist 3.8)
 # pytest; arguments are passed on: ./dev test tests/unit -k frames
 test *arguments:
-    python -m pytest --dist loadgroup {{ arguments }}
+    python -m pytest --dist loadgroup --max-worker-restart=0 {{ arguments }}
 
 # only what needs no Java and no strangers: a few seconds
 quick:
