@@ -10,7 +10,7 @@ Departs   a member of a consumer group commits nothing for a partition that anot
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup
@@ -43,24 +43,13 @@ from penstock.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitV
 Group = ClassicGroup | ConsumerGroup
 
 
-class CommittedOffset(NamedTuple):
-    """How far one partition was read."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_wall_ms: int
-    expire_wall_ms: int = -1
-    """Only in records of long ago, when whoever committed said how long."""
-
-
 class Offsets:
     """All committed offsets of a shard: by group, topic and partition."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        self._groups: dict[str, dict[tuple[str, int], OffsetCommitValue]] = {}
 
-    def of(self, group_id: str) -> Mapping[tuple[str, int], CommittedOffset]:
+    def of(self, group_id: str) -> Mapping[tuple[str, int], OffsetCommitValue]:
         """Those of a group."""
         return self._groups.get(group_id, {})
 
@@ -71,12 +60,11 @@ class Offsets:
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         """Takes in a record."""
         if value is not None:
-            self._groups.setdefault(key.group, {})[key.topic, key.partition] = CommittedOffset(
-                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
-            )
-            return
-        offsets = self._groups.get(key.group)
-        if offsets is not None:
+            offsets = self._groups.get(key.group)
+            if offsets is None:
+                offsets = self._groups[key.group] = {}
+            offsets[key.topic, key.partition] = value
+        elif (offsets := self._groups.get(key.group)) is not None:
             offsets.pop((key.topic, key.partition), None)
             if not offsets:
                 del self._groups[key.group]
@@ -181,7 +169,7 @@ def fetch(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Wo
 
 
 def _shown(
-    found: Mapping[tuple[str, int], CommittedOffset], topic: str, partition: int
+    found: Mapping[tuple[str, int], OffsetCommitValue], topic: str, partition: int
 ) -> OffsetFetchResponsePartitions:
     known = found.get((topic, partition))
     return OffsetFetchResponsePartitions(
@@ -232,9 +220,9 @@ def expired(group: Group | None, group_id: str, offsets: Offsets, work: Work) ->
     emptied_ms = -1 if group is None or (isinstance(group, ClassicGroup) and group.is_simple) else group.since_wall_ms
     now_ms, retention_ms = work.now.wall_ms, work.view.settings.retention_ms
     for (topic, partition), each in offsets.of(group_id).items():
-        is_due = now_ms - max(each.commit_wall_ms, emptied_ms) >= retention_ms
-        if each.expire_wall_ms > 0 and not is_due:
-            is_due = emptied_ms < 0 and now_ms >= each.expire_wall_ms
+        is_due = now_ms - max(each.commit_timestamp, emptied_ms) >= retention_ms
+        if each.expire_timestamp > 0 and not is_due:  # only of long ago, when whoever committed said how long
+            is_due = emptied_ms < 0 and now_ms >= each.expire_timestamp
         if is_due:
             yield forgotten(group_id, topic, partition)
 

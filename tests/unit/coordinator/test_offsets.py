@@ -6,7 +6,6 @@ import pytest
 
 from penstock.coordinator.events import Asked
 from penstock.coordinator.groups import ForgetTopics
-from penstock.coordinator.offsets import CommittedOffset
 from penstock.coordinator.settings import GroupSettings
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -20,6 +19,7 @@ from penstock.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from penstock.wire.messages.offset_fetch import OffsetFetchRequestTopics
+from penstock.wire.stored.consumer_offsets import OffsetCommitValue
 from tests.unit.coordinator.stage import QUICK, Stage, alive, beat, commit, fetch, fetched, join, sync
 from tests.unit.coordinator.test_classic import alone, enter
 
@@ -42,7 +42,9 @@ def test_offsets_are_kept_by_partition() -> None:
     stage.ask(commit({0: 5, 1: 6}))
     stage.ask(commit({1: 7}, note="n"))
     assert fetched(stage.ask(fetch())) == {("a", 0): 5, ("a", 1): 7}
-    assert stage.shard.offsets.of("g")["a", 1] == CommittedOffset(7, -1, "n", stage.wall_ms)
+    assert stage.shard.offsets.of("g")["a", 1] == OffsetCommitValue(
+        offset=7, leader_epoch=-1, metadata="n", commit_timestamp=stage.wall_ms
+    )
     assert fetched(stage.ask(fetch("other"))) == {}
 
 

@@ -5,6 +5,7 @@ import pytest
 from penstock.coordinator.placement import java_hash, partition_of
 from penstock.coordinator.records import KEYS, VALUES, GroupRecord, decode_record, encode_record
 from penstock.model.errors import MalformedMessage
+from penstock.wire import codec
 from penstock.wire.stored.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -21,6 +22,22 @@ def test_a_committed_offset_lies_in_the_log_as_burrow_reads_it() -> None:
     assert stored[0] == bytes.fromhex("0001 0001 67 0001 74 00000002".replace(" ", ""))
     assert stored[1] == bytes.fromhex("0003 0000000000000007 00000003 0001 6d 0000000000000009".replace(" ", ""))
     assert decode_record(*stored) == GroupRecord(key, value)
+
+
+@pytest.mark.parametrize("group", ["g", "grüppe", "g" * 300])
+@pytest.mark.parametrize(("partition", "offset", "epoch"), [(0, 0, -1), (2**31 - 1, 2**63 - 1, 2**31 - 1)])
+def test_a_commit_without_metadata_is_written_as_any_other(group: str, partition: int, offset: int, epoch: int) -> None:
+    key = OffsetCommitKey(group=group, topic="t", partition=partition)
+    value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata="", commit_timestamp=offset)
+    declared = b"\0\1" + codec.encode(key, 0), b"\0\3" + codec.encode(value, 3)
+    assert encode_record(GroupRecord(key, value)) == declared
+    assert decode_record(*declared) == GroupRecord(key, value)
+
+
+def test_a_commit_of_a_group_with_too_long_a_name_cannot_be_written() -> None:
+    key = OffsetCommitKey(group="g" * 40_000, topic="t", partition=0)
+    with pytest.raises(ValueError, match="more than 32767 bytes"):
+        encode_record(GroupRecord(key, OffsetCommitValue(offset=1, metadata="", commit_timestamp=1)))
 
 
 def test_a_group_is_written_in_version_3() -> None:
