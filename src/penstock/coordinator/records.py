@@ -34,7 +34,8 @@ _COMMIT: Final = _INT16.pack(OffsetCommitKey.TYPE)
 _PARTITION: Final = struct.Struct(">i")
 _BARE_COMMIT: Final = struct.Struct(">hqihq")
 """Version, offset, leader epoch, the length of no metadata, time."""
-KEYS_KEPT: Final = 10_000
+PREFIXES_KEPT: Final = 16
+"""A request commits many partitions of a topic; names may be long, so few are kept."""
 
 
 class GroupRecord(NamedTuple):
@@ -66,7 +67,7 @@ def _bare_commit(key: OffsetCommitKey, value: OffsetCommitValue) -> tuple[bytes,
     return _commit_prefix(key.group, key.topic) + _PARTITION.pack(key.partition), body
 
 
-@lru_cache(maxsize=KEYS_KEPT)
+@lru_cache(maxsize=PREFIXES_KEPT)
 def _commit_prefix(group: str, topic: str) -> bytes:
     """All of a key but its partition."""
     out = bytearray(_COMMIT)
@@ -79,9 +80,7 @@ def is_commit(key: bytes) -> bool:
     return key[: _INT16.size] == _COMMIT
 
 
-@lru_cache(maxsize=KEYS_KEPT)
 def _decode_key(key: bytes) -> StoredKey | None:
-    """The same partitions are committed again and again: their keys are read once."""
     if len(key) < _INT16.size:
         return None
     kind = KEYS.get(_INT16.unpack_from(key)[0])
