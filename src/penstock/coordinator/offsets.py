@@ -10,7 +10,8 @@ Departs   a member of a consumer group commits nothing for a partition that anot
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup
@@ -41,6 +42,9 @@ from penstock.wire.messages.offset_fetch import (
 from penstock.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 
 Group = ClassicGroup | ConsumerGroup
+
+ANSWERS_KEPT: Final = 1_000
+"""Most say of a low partition that all is well."""
 
 
 class Offsets:
@@ -82,33 +86,40 @@ def commit(group: Group | None, ask: Ask, ticket: int, work: Work) -> None:
     """Remembers how far a group has read, if it is a member of now who says so, or nobody is in the group."""
     request: OffsetCommitRequest = ask.request
     code = _may_commit(group, request, work)
-    bytes_max = work.view.settings.metadata_bytes_max
+    bytes_max, wall_ms, records = work.view.settings.metadata_bytes_max, work.now.wall_ms, work.records
+    consumers = group if isinstance(group, ConsumerGroup) else None
     topics = []
     for topic in request.topics:
         partitions = []
-        known = work.view.topics.by_name.get(topic.name)
+        known = None if consumers is None else work.view.topics.by_name.get(topic.name)
         for each in topic.partitions:
-            note = each.committed_metadata or ""
-            verdict = code
-            if verdict is ErrorCode.NONE and known is not None and isinstance(group, ConsumerGroup):
-                verdict = group.may_commit_of(request.member_id, (known.topic_id, each.partition_index))
+            number, note, verdict = each.partition_index, each.committed_metadata or "", code
+            if verdict is ErrorCode.NONE and consumers is not None and known is not None:
+                verdict = consumers.may_commit_of(request.member_id, (known.topic_id, number))
             if verdict is ErrorCode.NONE and len(note) * 4 > bytes_max and len(note.encode()) > bytes_max:
                 verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
             if verdict is ErrorCode.NONE:
-                work.record(
-                    OffsetCommitKey(group=request.group_id, topic=topic.name, partition=each.partition_index),
-                    OffsetCommitValue(
-                        offset=each.committed_offset,
-                        leader_epoch=each.committed_leader_epoch,
-                        metadata=note,
-                        commit_timestamp=work.now.wall_ms,
-                    ),
+                records.append(
+                    GroupRecord(
+                        OffsetCommitKey(group=request.group_id, topic=topic.name, partition=number),
+                        OffsetCommitValue(
+                            offset=each.committed_offset,
+                            leader_epoch=each.committed_leader_epoch,
+                            metadata=note,
+                            commit_timestamp=wall_ms,
+                        ),
+                    )
                 )
-            partitions.append(OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=verdict))
+            partitions.append(_told(number, verdict))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     if group is None and work.records:
         work.notes.append(Replace(request.group_id, ClassicGroup(request.group_id, since_wall_ms=work.now.wall_ms)))
     work.reply(ticket, OffsetCommitResponse(topics=topics))
+
+
+@lru_cache(maxsize=ANSWERS_KEPT)
+def _told(partition: int, verdict: ErrorCode) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=partition, error_code=verdict)
 
 
 def _may_commit(group: Group | None, request: OffsetCommitRequest, work: Work) -> ErrorCode:

@@ -1,5 +1,7 @@
 """Which partition of an internal topic looks after a group or a transactional id: clients rely on it, as Java does."""
 
+import struct
+from collections.abc import Iterator
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -8,11 +10,14 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
-    units = text.encode("utf-16-be", "surrogatepass")
     value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    for unit in text.encode() if text.isascii() else _units(text):
+        value = (31 * value + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
+
+
+def _units(text: str) -> Iterator[int]:
+    return (unit for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")))
 
 
 def partition_of(name: str, partitions: int) -> int:

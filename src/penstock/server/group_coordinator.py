@@ -49,6 +49,7 @@ class GroupCoordinator:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._heard: dict[tuple[str, str], int] = {}
         self._is_stopped = False
+        self._counted: tuple[Image | None, int] = (None, 0)
         self.shards: dict[int, DrivenShard] = {}
         """By partition."""
         self.lease: Callable[[], int] = _no_lease
@@ -155,8 +156,13 @@ class GroupCoordinator:
     @property
     def partition_count(self) -> int:
         """How many partitions groups are spread over; 0 while there is no topic for them."""
-        topic = self._controller.image.topics.get(OFFSETS_TOPIC)
-        return 0 if topic is None else len(topic.partitions)
+        image, count = self._counted
+        if image is not self._controller.image:
+            image = self._controller.image
+            topic = image.topics.get(OFFSETS_TOPIC)
+            count = 0 if topic is None else len(topic.partitions)
+            self._counted = image, count
+        return count
 
     def index_of(self, group_id: str) -> int:
         """The partition that looks after a group; there must be some."""
