@@ -13,7 +13,7 @@ from benchmarks.side_by_side.results import FOLDER, CannotRecord, rounded
 
 FILE: Final = FOLDER / "groups.json"
 PAGE: Final = FOLDER / "groups.md"
-NAMES: Final = {"penstock": "Penstock", "kafka": "Apache Kafka"}
+NAMES: Final = {"penstock": "Penstock", "kafka": "Apache Kafka", "penstock-replicated": "Penstock, page cache"}
 
 METHOD: Final = """\
 # Groups
@@ -25,8 +25,9 @@ measured in turn by the same script; each figure is the median of the rounds, wi
 TITLES: Final = {
     "commits": """## Commits
 
-10,000 groups of ten partitions on one coordinator, which syncs what it acknowledges (Kafka does not). A request commits
-the ten partitions of one group, without members; 16 connections.
+10,000 groups of ten partitions on one coordinator, which syncs what it acknowledges; Kafka does not, and neither does
+Penstock in the rows *page cache* (`log.durability=replicated`). A request commits the ten partitions of one group,
+without members; 16 connections.
 """,
     "reload": """## A coordinator is lost
 

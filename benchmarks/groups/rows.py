@@ -53,12 +53,22 @@ class Sizes:
     records: int = 2_000_000
 
 
+class Unsynced(Penstock):
+    """Acknowledges what is in the page cache, as Kafka does."""
+
+    name = "penstock-replicated"
+
+    def __init__(self, directory: Path, cpus: Sequence[int], settings: dict[str, str]) -> None:
+        super().__init__(directory, cpus, {**settings, "log.durability": "replicated"})
+
+
 @contextlib.contextmanager
-def both_at_once(cores: Cores, settings: dict[str, str]) -> Iterator[list[Broker]]:
+def both_at_once(
+    cores: Cores, settings: dict[str, str], kinds: tuple[type[Penstock | Kafka], ...] = (Penstock, Kafka)
+) -> Iterator[list[Broker]]:
     """Penstock and Apache Kafka, to be measured in turn."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-groups-")))
-        kinds: tuple[type[Penstock | Kafka], ...] = (Penstock, Kafka)
         yield [stack.enter_context(kind(directory / kind.name, cores.broker, settings)) for kind in kinds]
 
 
@@ -78,7 +88,7 @@ def commits(sizes: Sizes, tell: Tell) -> Figures:
     paced_s = 20_000 / sizes.partitions
     loads = {"as fast as it goes": (16, 8, 0.0), "20,000 offsets/s": (16, 1, paced_s)}
     found: Figures = {}
-    with both_at_once(cores, ONE_SHARD) as both:
+    with both_at_once(cores, ONE_SHARD, (Penstock, Kafka, Unsynced)) as both:
         for broker in both:
             broker.create(TOPIC, sizes.partitions, {})
             until_coordinated(broker.address, group_id(0))
@@ -343,7 +353,7 @@ def perf(sizes: Sizes, tell: Tell) -> Figures:
     """`kafka-consumer-perf-test` reads a topic with a new group, on both in turn."""
     cores = machine.divided_cores()
     found: Figures = {}
-    with both_at_once(cores, ONE_SHARD) as both:
+    with both_at_once(cores, ONE_SHARD, (Penstock, Kafka, Unsynced)) as both:
         for broker in both:
             broker.create(TOPIC, 4, {})
             until_coordinated(broker.address, "perf")
