@@ -16,9 +16,11 @@ from penstock.metadata.liveness import Liveness
 from penstock.raft.replicas import VoterSet
 from penstock.replication.leader import Leader
 from penstock.server import quorum_runner
+from penstock.server.handlers import list_offsets
 from penstock.server.losses import Losses
 from penstock.server.metadata_log import open_metadata_log
 from penstock.server.node import Node
+from penstock.server.partition import Partition
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.room import RoomWatch
 
@@ -156,6 +158,20 @@ def keep_losses_quiet() -> None:
     _put(Losses, "_look", lambda *_arguments: None)
 
 
+def tell_an_old_end() -> None:
+    """Every third who asks where a partition ends is told where it ended long ago."""
+    look_up = list_offsets._look_up
+    asked = 0
+
+    def look_up_late(partition: Partition, timestamp_ms: int, sight: list_offsets.Sight) -> tuple[int, int, int]:
+        nonlocal asked
+        found = look_up(partition, timestamp_ms, sight)
+        asked += timestamp_ms == list_offsets.LATEST
+        return (found[0], 0, found[2]) if timestamp_ms == list_offsets.LATEST and asked % 3 == 0 else found
+
+    _put(list_offsets, "_look_up", look_up_late)
+
+
 def forget_commits() -> None:
     """Every third commit is acknowledged and not written down."""
     commit = offsets.commit
@@ -200,5 +216,6 @@ PLANTS: dict[str, Callable[[], None]] = {
     "keep-no-reserve": keep_no_reserve,
     "lead-on-full-disk": lead_on_full_disk,
     "one-voter-decides": one_voter_decides,
+    "tell-an-old-end": tell_an_old_end,
     "vouch-for-all": vouch_for_all,
 }

@@ -33,6 +33,11 @@ def test_a_planted_bug_is_found(kind: str, plant: str, tmp_path: Path) -> None:
     assert not outcome.is_clean
 
 
+def test_an_end_that_goes_back_is_found(tmp_path: Path) -> None:
+    outcome = run(tmp_path, KILLS, 1, seed=7, rate=600.0, java_rate=200.0, plant="tell-an-old-end")
+    assert "The latest offset of" in outcome.text(), outcome.text()
+
+
 def test_with_replicated_durability_one_power_cut_after_the_other_loses_nothing(tmp_path: Path) -> None:
     outcome = run(tmp_path, ONE_CUTS, 2, seed=7, rate=600.0, java_rate=200.0)
     assert outcome.is_clean, outcome.text()
