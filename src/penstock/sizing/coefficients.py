@@ -210,14 +210,14 @@ COEFFICIENTS: Final[Mapping[str, Coefficient]] = {
         "row consume-16, penstock: hot 64 KiB batches",
     ),
     "follower.fsync": Coefficient(
-        3.52,
+        2.8,
         "×",
         Tag.MEASURED,
         "side-by-side.md",
         "rows replicated, penstock-3-sync, and produce-16, penstock: half of what two followers add",
     ),
     "follower.replicated": Coefficient(
-        3.7,
+        3.58,
         "×",
         Tag.MEASURED,
         "side-by-side.md",
