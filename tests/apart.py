@@ -1,7 +1,7 @@
 """What is measured in a process that does nothing else.
 
-Before Python 3.12.9 `tracemalloc.stop` ends the process now and then when another thread asks for memory meanwhile; and
-what other threads take, such as those that earlier tests have left, is counted too.
+Before Python 3.12.9 `tracemalloc.stop` may end the process if another thread asks for memory meanwhile; and what other
+threads take, such as those that earlier tests have left, is counted too.
 """
 
 from collections.abc import Callable

@@ -86,7 +86,7 @@ def commit(group: Group | None, ask: Ask, ticket: int, work: Work) -> None:
     """Remembers how far a group has read, if it is a member of now who says so, or nobody is in the group."""
     request: OffsetCommitRequest = ask.request
     code = _may_commit(group, request, work)
-    bytes_max, wall_ms, records = work.view.settings.metadata_bytes_max, work.now.wall_ms, work.records
+    bytes_max = work.view.settings.metadata_bytes_max
     consumers = group if isinstance(group, ConsumerGroup) else None
     topics = []
     for topic in request.topics:
@@ -99,16 +99,14 @@ def commit(group: Group | None, ask: Ask, ticket: int, work: Work) -> None:
             if verdict is ErrorCode.NONE and len(note) * 4 > bytes_max and len(note.encode()) > bytes_max:
                 verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
             if verdict is ErrorCode.NONE:
-                records.append(
-                    GroupRecord(
-                        OffsetCommitKey(group=request.group_id, topic=topic.name, partition=number),
-                        OffsetCommitValue(
-                            offset=each.committed_offset,
-                            leader_epoch=each.committed_leader_epoch,
-                            metadata=note,
-                            commit_timestamp=wall_ms,
-                        ),
-                    )
+                work.record(
+                    OffsetCommitKey(group=request.group_id, topic=topic.name, partition=number),
+                    OffsetCommitValue(
+                        offset=each.committed_offset,
+                        leader_epoch=each.committed_leader_epoch,
+                        metadata=note,
+                        commit_timestamp=work.now.wall_ms,
+                    ),
                 )
             partitions.append(_told(number, verdict))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
