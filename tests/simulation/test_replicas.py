@@ -120,7 +120,7 @@ def followers_count_idleness_on_another_clock(monkeypatch: pytest.MonkeyPatch) -
         (commits_what_only_the_leader_has, 0),
         (cuts_nothing, 0),
         (compares_nothing, 23),
-        (acknowledges_before_the_sync, 11),
+        (acknowledges_before_the_sync, 9),
         (followers_show_what_is_not_committed, 0),
         (never_believes_in_room, 0),
         (followers_count_idleness_on_another_clock, 0),

@@ -251,6 +251,11 @@ class DataDirectory:
         self.pool.reserve.fill()
         self.ledger.keep_room()
 
+    async def outlast(self) -> None:
+        """Has a power cut leave that: the disk may be full when the node is back."""
+        await self.pool.reserve.outlast()
+        await self.ledger.outlast()
+
     # --- closing --------------------------------------------------------------------------------------------------
 
     async def close(self, *, leaves_marker: bool = True) -> None:
@@ -335,6 +340,7 @@ async def open_directory(
     )
     directory.findings = findings
     directory.was_clean = is_clean = await _take_marker(disk, findings)
+    directory.pool.reserve.find()
     directory.ledger.load()
     findings.damage += directory.ledger.damage
     findings.cut += directory.ledger.torn
@@ -368,6 +374,7 @@ async def open_directory(
     }
     await directory.ledger.take_turn()
     directory.keep_room()
+    await directory.outlast()
     return directory
 
 

@@ -64,6 +64,7 @@ class Ledger:
         self._size_bytes = size_bytes
         self._file: File | None = None
         self._is_turning = False
+        self._has_lasting_room = False
         self.turn = 0
         self.entries: dict[int, LedgerEntry] = {}
         self.damage: list[str] = []
@@ -146,6 +147,19 @@ class Ledger:
                 _enlarge(file, self._size_bytes)
             finally:
                 file.close()
+
+    async def outlast(self) -> None:
+        """Has a power cut leave the room for the next turn; once, as later ones go back and forth between two files."""
+        if self._has_lasting_room:
+            return
+        with suppress(OSError):  # another time
+            file = self._disk.open(self.path_of(self.turn + 1))
+            try:
+                await file.sync()
+            finally:
+                file.close()
+            await self._disk.sync_dir("")
+            self._has_lasting_room = True
 
     async def take_turn(self) -> None:
         """Goes on in the other file, with the entries in force; the old one stays valid until the new one is whole."""

@@ -1,7 +1,8 @@
 """Room on the disk. A disk that is full is not one that fails: what it refused may be tried again, and is undone first.
 
 Emptying a full disk takes a little room itself: a deletion is written down before anything goes. So each data directory
-keeps a reserve, a file of zeros that gives way to what frees room and to what a start needs, and to nothing else.
+keeps a reserve, a file of zeros that gives way to what frees room and to what a start needs, and to nothing else. It is
+synced when there is time: a disk may become full while a node that has lost its power is down.
 """
 
 from collections.abc import Callable
@@ -37,6 +38,15 @@ class Reserve:
         self._disk = disk
         self.size_bytes = size_bytes
         self.held_bytes = 0
+        self._synced_bytes = 0
+        self._times_spent = 0
+
+    def find(self) -> None:
+        """Counts on what an earlier life has left."""
+        if self.size_bytes and self._disk.exists(RESERVE):
+            file = self._disk.open(RESERVE)
+            self.held_bytes = file.size()
+            file.close()
 
     def fill(self) -> None:
         """Takes what is missing, or as much of it as there is."""
@@ -54,6 +64,21 @@ class Reserve:
                     piece_bytes //= 2
             finally:
                 file.close()
+
+    async def outlast(self) -> None:
+        """Has a power cut leave it there."""
+        held_bytes, times_spent = self.held_bytes, self._times_spent
+        if held_bytes == self._synced_bytes:
+            return
+        with suppress(OSError):  # another time
+            file = self._disk.open(RESERVE)
+            try:
+                await file.sync()
+            finally:
+                file.close()
+            await self._disk.sync_dir("")
+            if times_spent == self._times_spent:
+                self._synced_bytes = held_bytes
 
     def spend(self, work: Callable[[], T]) -> T:
         """Does something that writes; if the disk is full, once more with the reserve.
@@ -73,7 +98,8 @@ class Reserve:
             self.fill()
 
     def _give_way(self) -> None:
-        self.held_bytes = 0
+        self.held_bytes = self._synced_bytes = 0
+        self._times_spent += 1
         with suppress(OSError):
             file = self._disk.open(RESERVE)
             try:

@@ -75,6 +75,7 @@ class Upkeep:
         now_ms = self._clock.monotonic_ms()
         if not self._waiting and now_ms >= self._pass_at_ms:
             self._begin_pass(now_ms)
+            await self._directory.outlast()
         worked = 0
         for _ in range(min(len(self._waiting), self._settings.looks_per_turn_max)):
             log = self._waiting.popleft()

@@ -419,6 +419,21 @@ def test_a_full_disk_can_be_emptied() -> None:
     assert scrub(log, place.disk) == []
 
 
+def test_a_power_cut_leaves_the_reserve_though_the_disk_is_full_when_the_node_is_back() -> None:
+    place = Place(reserve_bytes=4096)
+    for is_spent in (False, True):
+        if is_spent:
+            place.directory.pool.reserve._give_way()
+            place.directory.keep_room()
+            drive(place.directory.pool.reserve.outlast())
+        place.disk = place.disk.power_cut()
+        assert size_of(place, RESERVE) == 4096
+        crowd(place)
+        place.reopen()
+        assert place.directory.pool.reserve.held_bytes == 4096
+        place.disk.faults.capacity_bytes = None
+
+
 def test_retention_empties_a_full_disk_by_itself() -> None:
     place = Place(reserve_bytes=4096)
     place.append_many(60)
