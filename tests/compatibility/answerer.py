@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-ANSWER_TIMEOUT_S = 180.0
+ANSWER_TIMEOUT_S = 600.0
 LOG_TAIL_BYTES = 8 * 1024
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from tests.system.mortal_node import Broken
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
-LIMIT_S: Final = 10.0
+LIMIT_S: Final = 14.0
 LATE_S: Final = 5.0
 """Long enough to see that a leader is replaced late."""
 

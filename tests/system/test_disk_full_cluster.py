@@ -33,7 +33,7 @@ RETREAT_S: Final = 30.0
 GOES_ON: Final = 1_500
 """Records that are acknowledged while the disk is full."""
 RETURN_S: Final = 90.0
-SILENCE_S_MAX: Final = 15.0
+SILENCE_S_MAX: Final = 25.0
 """It takes two or three seconds, but on a slow machine; a follower that is merely slow would be waited for 30 s."""
 
 

@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 FIRST = "operating.md"
 PAGES = (FIRST, *sorted(f"operating/{path.name}" for path in (DOCS / "operating").glob("*.md")))
 PORT = "19092"
-LIMIT_S = 120
+LIMIT_S = 600
 
 
 def commands(page: str) -> list[str]:

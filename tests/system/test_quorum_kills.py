@@ -7,9 +7,9 @@ import pytest
 
 from penstock.client.errors import Refused
 from tests.system.mortal_node import Broken
-from tests.system.quorum_kills import KILLS, POWER_CUTS, Quorum, run
+from tests.system.quorum_kills import FAILOVER_S, KILLS, POWER_CUTS, Quorum, run
 
-LIMIT_S = 150
+LIMIT_S = 600
 
 
 @pytest.mark.parametrize(("kind", "count"), [(KILLS, 6), (POWER_CUTS, 4)])
@@ -17,7 +17,7 @@ def test_crashed_controllers_lose_no_metadata_and_never_lead_twice(tmp_path: Pat
     outcome = asyncio.run(asyncio.wait_for(run(tmp_path, 3, kind, count, seed=1), LIMIT_S))
     assert outcome.made > count
     assert outcome.of_leaders > 0
-    assert max(outcome.failovers_s) < 15
+    assert max(outcome.failovers_s) < FAILOVER_S
 
 
 def test_controllers_that_forget_are_found_out(tmp_path: Path) -> None:

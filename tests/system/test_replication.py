@@ -180,7 +180,7 @@ class Member:
 
     def __init__(self, town: Town, group: str, protocol: str) -> None:
         self.group = group
-        options = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 300} if protocol == "classic" else {}
+        options = {"heartbeat.interval.ms": 300} if protocol == "classic" else {}
         self.consumer: Any = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": town.bootstrap,

@@ -14,7 +14,7 @@ from benchmarks.side_by_side.rows import ROWS, Row
 from benchmarks.side_by_side.running import Plan, run_rows
 from tests.compatibility.raw_client import Topic
 
-SECONDS = 1.0
+SECONDS = 2.0
 PLAN = Plan(Conditions(divided_cores(), SECONDS, 0.1), 2, 0.0, ("penstock", "bare"))
 
 
@@ -49,7 +49,8 @@ def _slow(row: Row) -> Work:
 @pytest.mark.xdist_group("cluster")
 def test_three_brokers_share_a_load(tmp_path: Path) -> None:
     paced = replace(ROWS["replicated-paced"], work=lambda: ReplicatedPaced(1, 1, batch_bytes=1000, rate=100.0))
-    plan = replace(PLAN, rounds=1, only=("penstock-3",), data=tmp_path)
+    conditions = replace(PLAN.conditions, seconds=3.0, lead_s=1.0)
+    plan = replace(PLAN, conditions=conditions, rounds=1, only=("penstock-3",), data=tmp_path)
     seen: list[Figures] = []
     chosen = [replace(ROWS["replicated"], work=lambda: Replicated(1, 1)), paced]
     for _ in run_rows(chosen, plan, lambda _row, _who, _number, found: seen.append(found)):

@@ -11,7 +11,7 @@ from tests.system.verify_runs import Outcome, PenstockNodes, run
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
-SECONDS = 6.0
+SECONDS = 8.0
 
 
 def verify(directory: Path, *options: str, plant: str | None = None) -> Outcome:
@@ -31,7 +31,7 @@ def test_a_killed_leader_breaks_no_rule(tmp_path: Path) -> None:
 
 def test_a_bug_of_the_nodes_is_found_and_named(tmp_path: Path) -> None:
     """A leader acknowledges what nobody else has; what it had alone goes with it."""
-    outcome = verify(tmp_path, "--settle", "3", plant="commit-alone")
+    outcome = verify(tmp_path, "--settle", "10", plant="commit-alone")
     assert (outcome.exit_code, outcome.said["verdict"]) == (1, "broken")
     assert outcome.broken.keys() & {"lost-write", "unseen"}, outcome.broken
     assert {each["kind"] for each in outcome.said["findings"]} == set(outcome.broken)
