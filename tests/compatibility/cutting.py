@@ -1,5 +1,6 @@
 """A network whose connections can be cut from the inside, as a bad cable would: bytes may have arrived or not."""
 
+import asyncio
 import errno
 from collections.abc import Sequence
 
@@ -56,6 +57,11 @@ class CuttingNetwork:
         connection = CuttableConnection(await self._inner.connect(host, port))
         self._connections.append(connection)
         return connection
+
+    async def until_connected(self) -> None:
+        """Returns when there is something to cut."""
+        while not self._connections:
+            await asyncio.sleep(0.005)
 
     def cut(self, *, is_late: bool) -> None:
         """Breaks all connections: at once, or (late) when the next answer comes, which is lost with them."""

@@ -318,6 +318,7 @@ def test_connections_that_are_cut_cost_and_repeat_nothing(kafka: KafkaNode, is_l
             for number in range(count):
                 sent.append(await producer.send(topic, b"%d" % number, partition=number % 2))
                 if number % 300 == 299:
+                    await network.until_connected()
                     network.cut(is_late=is_late)
                     await asyncio.sleep(0.02)
             deliveries = await asyncio.gather(*sent)
