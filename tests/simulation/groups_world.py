@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.coordinator.events import (
     Answer,
     Asked,
+    AskedTogether,
     Committed,
     Effect,
     Elected,
@@ -39,6 +40,7 @@ from penstock.coordinator.topics import Topic, Topics
 from penstock.coordinator.work import Ask
 from penstock.simulator.randomness import Streams
 from penstock.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from penstock.wire.messages.offset_commit import OffsetCommitRequest
 from tests.simulation.groups_checks import Checks
 from tests.simulation.groups_options import Options
 from tests.unit.metadata.world import Dice
@@ -51,6 +53,9 @@ WALL_MS: Final = 1_700_000_000_000
 BROKERS: Final = 3
 LEASE_MS: Final = 1_000
 """How long a leader that hears nothing may go on answering; nobody else is elected without its knowledge before."""
+
+GATHERED_MS: Final = 5.0
+"""Much longer than a turn of a loop, so that some do come together."""
 
 Row = tuple[int, bytes, bytes | None]
 
@@ -99,6 +104,10 @@ class BrokerLog:
         return leadership.end
 
 
+def _asks(event: Event) -> Sequence[Asked]:
+    return (event,) if isinstance(event, Asked) else event.asks if isinstance(event, AskedTogether) else ()
+
+
 class WatchedShard(GroupShard):
     """Tells the checks whose session ends."""
 
@@ -123,6 +132,7 @@ class Broker:
         self.is_told = True
         """Whether it hears from the controller."""
         self.active_since_ms = 0.0
+        self._gathered: list[Asked] = []
         self._held: list[Event] = []
         self._coming: list[Event] = []
         self._waiting: dict[int, Callable[[Any], None]] = {}
@@ -134,7 +144,7 @@ class Broker:
         self.log = BrokerLog(self.world)
         self.runtime = ShardRuntime(self._shard, self.log, commit_timeout_ms=2_500)
         self.runtime.step(Leased(0), Now(0, 0))
-        self._waiting, self._held, self._coming, self._asked = {}, [], [], {}
+        self._waiting, self._gathered, self._held, self._coming, self._asked = {}, [], [], [], {}
 
     def _shard(self) -> WatchedShard:
         world = self.world
@@ -165,11 +175,11 @@ class Broker:
     def has_in_hand(self, group_id: str, member_id: str, before_ms: float) -> bool:
         """Whether something of a member had come in by then that was not looked at yet."""
         return any(
-            isinstance(event, Asked)
-            and self._asked[event.ticket][1] < before_ms
-            and getattr(event.command.request, "group_id", "") == group_id
-            and getattr(event.command.request, "member_id", "") == member_id
+            self._asked[each.ticket][1] < before_ms
+            and getattr(each.command.request, "group_id", "") == group_id
+            and getattr(each.command.request, "member_id", "") == member_id
             for event in self._coming
+            for each in _asks(event)
         )
 
     def go_on(self) -> None:
@@ -193,7 +203,21 @@ class Broker:
         world.tickets += 1
         self._waiting[world.tickets] = answered
         self._asked[world.tickets] = (ask, world.time_ms)
-        self.do(Asked(world.tickets, ask))
+        event = Asked(world.tickets, ask)
+        if isinstance(ask.request, OffsetCommitRequest):
+            if not self._gathered:
+                world.after(GATHERED_MS, self._hand_in)
+            self._gathered.append(event)
+        else:
+            self._hand_in()
+            self.do(event)
+
+    def _hand_in(self) -> None:
+        """Commits of a while are decided and written together."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self.world.counts["commits together"] += len(gathered) > 1
+            self.do(AskedTogether(gathered) if len(gathered) > 1 else gathered[0])
 
     def do(self, event: Event) -> None:
         if not self.is_up:

@@ -51,6 +51,12 @@ class Asked(NamedTuple):
     command: Any
 
 
+class AskedTogether(NamedTuple):
+    """Several ask, and what follows for one does not depend on what follows for another: one append will do."""
+
+    asks: Sequence[Asked]
+
+
 class Leased(NamedTuple):
     """Until then nobody else leads: a controller has answered. Without any, it answers as long as it thinks to lead."""
 
@@ -61,7 +67,7 @@ class TimePassed(NamedTuple):
     """It is `wake_at` or later."""
 
 
-Event: TypeAlias = Elected | Resigned | LogRead | ReadFailed | Committed | Asked | Leased | TimePassed
+Event: TypeAlias = Elected | Resigned | LogRead | ReadFailed | Committed | Asked | AskedTogether | Leased | TimePassed
 
 
 class ReadLog(NamedTuple):

@@ -7,13 +7,14 @@ that was refused leaves everything as it was, but for the one who asked.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from penstock.coordinator.events import (
     Answer,
     Asked,
+    AskedTogether,
     Committed,
     Effect,
     Elected,
@@ -98,7 +99,9 @@ class ShardRuntime:
         """Takes an event in; what is wanted then."""
         match event:
             case Asked():
-                self._ask(event, now)
+                self._ask((event,), now)
+            case AskedTogether():
+                self._ask(event.asks, now)
             case Committed():
                 if event.offset > self.committed_end:
                     self.committed_end = event.offset
@@ -186,20 +189,32 @@ class ShardRuntime:
 
     # --- deciding -------------------------------------------------------------------------------------------------
 
-    def _ask(self, event: Asked, now: Now) -> None:
-        if self.role is not Role.ACTIVE:
-            self._effects.append(Refuse(event.ticket, REFUSALS[self.role]))
-            return
-        if not self._is_leased(now):
-            self._effects.append(Refuse(event.ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    def _ask(self, asks: Sequence[Asked], now: Now) -> None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self.role is not Role.ACTIVE or not self._is_leased(now):
+            self._effects += [Refuse(each.ticket, REFUSALS.get(self.role, code)) for each in asks]
             return
         assert self.shard is not None
-        self._open[event.ticket] = None
-        outcome = self.shard.decide(event.command, event.ticket, now)
+        outcomes = []
+        for ticket, command in asks:
+            self._open[ticket] = None
+            outcomes.append(self.shard.decide(command, ticket, now))
         try:
-            self._carry_out(outcome, now)
+            self._carry_out(outcomes[0] if len(outcomes) == 1 else _together(outcomes), now)
         except AppendRefused as refusal:
-            self._refuse(event.ticket, refusal.code)
+            if len(asks) == 1:
+                self._refuse(asks[0].ticket, refusal.code)
+            else:  # one of them may be what is wrong
+                self._carry_out_singly(asks, outcomes, now)
+
+    def _carry_out_singly(self, asks: Sequence[Asked], outcomes: Sequence[Outcome], now: Now) -> None:
+        for (ticket, _), outcome in zip(asks, outcomes, strict=True):
+            if self.role is not Role.ACTIVE:
+                return  # an append was lost, and everybody was told
+            try:
+                self._carry_out(outcome, now)
+            except AppendRefused as refusal:
+                self._refuse(ticket, refusal.code)
 
     def _expire(self, now: Now) -> None:
         for _ in range(TIMERS_PER_STEP_MAX):
@@ -257,3 +272,11 @@ class ShardRuntime:
         if ticket in self._open:
             del self._open[ticket]
             self._effects.append(Refuse(ticket, code))
+
+
+def _together(outcomes: Sequence[Outcome]) -> Outcome:
+    return Outcome(
+        tuple(record for each in outcomes for record in each.records),
+        tuple(note for each in outcomes for note in each.notes),
+        tuple(reply for each in outcomes for reply in each.replies),
+    )

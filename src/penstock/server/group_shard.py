@@ -15,6 +15,7 @@ from penstock.coordinator.chronicle import ChronicledShard
 from penstock.coordinator.events import (
     Answer,
     Asked,
+    AskedTogether,
     Committed,
     Effect,
     Elected,
@@ -41,6 +42,8 @@ Told: TypeAlias = Callable[[Any, ErrorCode], None]
 """Called once, without waiting: with the reply, or with None and why there is none."""
 
 TIMER_MS_MAX: Final = 60_000
+GATHERED_MAX: Final = 50
+"""Commits that are written together; a client commits up to some hundred partitions at once."""
 WATCHER: Final = -1
 """Among the watchers of a partition, who are fetches otherwise."""
 
@@ -74,6 +77,7 @@ class DrivenShard:
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._waiting: dict[int, Told] = {}
+        self._gathered: list[Asked] = []
         self._tickets = 0
         self._partition: Partition | None = None
         self._reader: LogReader | None = None
@@ -118,8 +122,26 @@ class DrivenShard:
         self._tickets += 1
         ticket = self._tickets
         self._waiting[ticket] = told
+        self._hand_in()  # whoever asks now knows of them
         self._take(Asked(ticket, command))
         return ticket
+
+    def gather(self, command: Any, told: Told) -> int:
+        """The same for a commit: all that come in the same turn of the loop are decided and written together."""
+        self._tickets += 1
+        ticket = self._tickets
+        self._waiting[ticket] = told
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._hand_in)
+        self._gathered.append(Asked(ticket, command))
+        if len(self._gathered) >= GATHERED_MAX:
+            self._hand_in()
+        return ticket
+
+    def _hand_in(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._take(AskedTogether(gathered) if len(gathered) > 1 else gathered[0])
 
     def forget(self, ticket: int) -> None:
         """Nobody waits for that any more."""

@@ -61,6 +61,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.rows: list[tuple[bytes, bytes | None]] = []
         self.refusal: Exception | None = None
+        self.appends = 0
 
     @property
     def end_offset(self) -> int:
@@ -70,6 +71,7 @@ class MemoryLog:
         refusal, self.refusal = self.refusal, None
         if refusal is not None:
             raise refusal
+        self.appends += 1
         self.rows += [encode_record(record) for record in records]
         return len(self.rows)
 

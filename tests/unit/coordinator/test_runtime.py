@@ -4,6 +4,7 @@ import pytest
 
 from penstock.coordinator.events import (
     Asked,
+    AskedTogether,
     Committed,
     Elected,
     Leased,
@@ -74,6 +75,38 @@ def test_a_refused_append_changes_nothing() -> None:
     assert stage.ask(commit({0: 5})) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert stage.group() is None
     assert fetched(stage.ask(fetch())) == {}
+
+
+def together(*offsets: int) -> list[Asked]:
+    """Commits of partition 0, of one group after the other."""
+    return [
+        Asked(900 + number, Ask(commit({0: offset}, group_id=f"g{number}"), 9)) for number, offset in enumerate(offsets)
+    ]
+
+
+def test_those_who_ask_together_are_written_together_and_answered_each() -> None:
+    stage = Stage()
+    stage.do(AskedTogether(together(5, 6, 7)))
+    assert stage.log.appends == 1
+    assert sorted(stage.answers) == [900, 901, 902]
+    assert [fetched(stage.ask(fetch(f"g{each}"))) for each in range(3)] == [{("a", 0): each} for each in (5, 6, 7)]
+
+
+def test_what_is_refused_together_is_tried_singly() -> None:
+    stage = Stage()
+    stage.log.refusal = AppendRefused("too large")
+    stage.do(AskedTogether(together(5, 6)))
+    assert sorted(stage.answers) == [900, 901]
+    assert not stage.refusals
+
+
+def test_an_append_that_is_lost_is_lost_for_all_who_asked_together() -> None:
+    stage = Stage()
+    stage.log.refusal = AppendLost("another leads")
+    stage.do(AskedTogether(together(5, 6)))
+    assert stage.refusals == {900: ErrorCode.NOT_COORDINATOR, 901: ErrorCode.NOT_COORDINATOR}
+    stage.do(AskedTogether(together(5, 6)))
+    assert stage.refusals == {900: ErrorCode.NOT_COORDINATOR, 901: ErrorCode.NOT_COORDINATOR}
 
 
 def test_a_lost_append_throws_the_shard_away() -> None:

@@ -8,12 +8,13 @@ Departs   from Kafka 4.3: offsets expire only in groups that nobody is in, count
           waits for nothing until there are transactions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.metadata.image import Image
 from penstock.model.errors import ErrorCode
-from penstock.server.group_answer import GroupAnswer, ask_group, asked_by, framed
+from penstock.server.group_answer import GroupAnswer, asked_by, framed
+from penstock.server.group_shard import DrivenShard
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.serving import Answer, Call, serves, serves_frames
 from penstock.wire.codec import decode_request
@@ -64,37 +65,41 @@ def offset_commit(call: Call, frame: memoryview, position: int) -> Answer:
 
     if not known and gone:
         return framed(call, OffsetCommitResponse(topics=gone))
-    if not gone and version < FIRST_WITH_IDS:
-        return ask_group(node.groups, call, request.group_id, request, refused)
     shard, code = node.groups.place(request.group_id)
     if shard is None:
         return framed(call, refused(code))
-    waiting = CommitAnswer(call, shard, refused)
-    waiting.gone = gone
-    named = OffsetCommitRequest(
-        group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        topics=known,
-    )
-    waiting.ticket = shard.ask(asked_by(call, named), waiting.told)
-    if waiting.error is not None:
-        raise waiting.error
-    return waiting if waiting.answer is None else waiting.answer
+    if gone or version >= FIRST_WITH_IDS:
+        request = OffsetCommitRequest(
+            group_id=request.group_id,
+            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            topics=known,
+        )
+    waiting = CommitAnswer(call, shard, refused, gone)
+    waiting.ticket = shard.gather(asked_by(call, request), waiting.told)
+    return waiting
 
 
 class CommitAnswer(GroupAnswer):
-    """A commit in which topics were named that are not there."""
+    """A commit, in which topics may have been named that are not there (`gone`)."""
 
-    __slots__ = ("gone",)
+    __slots__ = ("_gone",)
 
-    gone: Sequence[OffsetCommitResponseTopic]
+    def __init__(
+        self,
+        call: Call,
+        shard: DrivenShard,
+        refused: Callable[[ErrorCode], OffsetCommitResponse],
+        gone: Sequence[OffsetCommitResponseTopic],
+    ) -> None:
+        super().__init__(call, shard, refused)
+        self._gone = gone
 
     def told(self, reply: OffsetCommitResponse | None, code: ErrorCode) -> None:
         """Both parts together."""
-        if reply is not None:
-            reply = OffsetCommitResponse(topics=[*reply.topics, *self.gone])
+        if reply is not None and self._gone:
+            reply = OffsetCommitResponse(topics=[*reply.topics, *self._gone])
         super().told(reply, code)
 
 
