@@ -325,7 +325,9 @@ def _work(address: str, group: str, count: int, sizes: Sizes) -> Figures:
         consumer.subscribe([TOPIC])
         while len(consumer.assignment()) != 16 // count:
             consumer.poll(0.05)
+            consumer.pause(consumer.assignment())  # else whoever came first would run through all of it meanwhile
         begin.wait()
+        consumer.resume(consumer.assignment())
         while not end.is_set():
             for message in consumer.consume(10, 0.1):
                 if message.error() is None:

@@ -77,8 +77,8 @@ class ClassicGroup:
     is_gathering: bool = False
     """It was empty, and waits a little for more members than the first."""
     gathering_left_ms: int = 0
-    has_grown: bool = False
-    """Somebody joined since the wait began."""
+    grown_ms: int = 0
+    """When somebody joined for the first time, on the clock that never jumps."""
 
     def copy(self) -> "ClassicGroup":
         """One to work on."""
@@ -95,7 +95,7 @@ class ClassicGroup:
             dict(self.pending),
             self.is_gathering,
             self.gathering_left_ms,
-            self.has_grown,
+            self.grown_ms,
         )
 
     # --- looking --------------------------------------------------------------------------------------------------

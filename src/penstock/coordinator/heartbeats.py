@@ -7,7 +7,7 @@ Answers   FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID have the member drop everyth
 Departs   a member of a group that is not there is UNKNOWN_MEMBER_ID (Kafka: GROUP_ID_NOT_FOUND, which clients take for
           fatal). Who joins again although it is a member begins a new epoch: what it had before is void for sure.
           A static member may go for a moment without its instance id, as franz-go's do: Kafka refuses that, and has
-          no place for it when it is back.
+          no place for it when it is back. Members that wait are to come again after a second, not five.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from penstock.coordinator.joining import new_member_id
 from penstock.coordinator.patterns import InvalidPattern, Regex
 from penstock.coordinator.reconciliation import reconciled
 from penstock.coordinator.records import GroupRecord
-from penstock.coordinator.settings import PATTERN_REFRESH_MS
+from penstock.coordinator.settings import PATTERN_REFRESH_MS, WAITING_MS
 from penstock.coordinator.timers import REBALANCE, SESSION, SYNC
 from penstock.coordinator.work import Ask, Work
 from penstock.model.errors import ErrorCode
@@ -161,9 +161,16 @@ def _heartbeat(group: ConsumerGroup | None, ask: Ask, work: Work, checked: Check
         error_code=ErrorCode.NONE,
         member_id=member.member_id,
         member_epoch=after.epoch,
-        heartbeat_interval_ms=work.view.settings.consumer_heartbeat_ms,
+        heartbeat_interval_ms=_interval_ms(draft.group, after, work),
         assignment=_shown(after.assigned) if shows else None,
     )
+
+
+def _interval_ms(group: ConsumerGroup, member: Member, work: Work) -> int:
+    """Who waits for an assignment, or for what others give up, comes again soon: it can be told only when it asks."""
+    usual_ms = work.view.settings.consumer_heartbeat_ms
+    is_waiting = member.state is MemberState.UNRELEASED or group.target_epoch < group.epoch
+    return min(usual_ms, WAITING_MS) if is_waiting else usual_ms
 
 
 def _shown(assigned: Partitions) -> Assignment:

@@ -160,7 +160,7 @@ def _add(group: ClassicGroup, member_id: str, ask: Ask, ticket: int, work: Work)
     member = Member(member_id, request.group_instance_id, "", "", 0, 0, (), is_new=True)
     if group.state is State.EMPTY:
         group.protocol_type = request.protocol_type
-    group.has_grown = True
+    group.grown_ms = work.now.ms
     _wait_to_join(group, _told(member, ask), ticket, work)
 
 
@@ -234,7 +234,7 @@ def begin_rebalance(group: ClassicGroup, work: Work) -> None:
     rebalance_ms = group.rebalance_timeout_ms()
     if group.state is State.EMPTY:
         delay_ms = min(work.view.settings.initial_delay_ms, rebalance_ms)
-        group.is_gathering, group.has_grown = True, False
+        group.is_gathering = True
         group.gathering_left_ms = max(0, rebalance_ms - delay_ms)
         work.set_timer(JOIN, group.group_id, "", delay_ms)
     else:
@@ -250,13 +250,14 @@ def try_to_complete(group: ClassicGroup, work: Work) -> None:
 
 
 def join_time_is_up(group: ClassicGroup, work: Work) -> None:
-    """The JOIN timer: those who have not joined are out, unless the group was just gathering."""
-    if group.is_gathering and group.has_grown and group.gathering_left_ms > 0:
-        delay_ms = min(work.view.settings.initial_delay_ms, group.gathering_left_ms)
-        group.gathering_left_ms -= delay_ms
-        group.has_grown = False
-        work.set_timer(JOIN, group.group_id, "", delay_ms)
-        return
+    """The JOIN timer: those who have not joined are out, unless the group gathers, and somebody has come lately."""
+    if group.is_gathering:
+        quiet_ms = work.now.ms - group.grown_ms
+        delay_ms = min(work.view.settings.initial_delay_ms - quiet_ms, group.gathering_left_ms)
+        if delay_ms > 0:
+            group.gathering_left_ms -= delay_ms
+            work.set_timer(JOIN, group.group_id, "", delay_ms)
+            return
     group.is_gathering = False
     complete(group, work)
 

@@ -48,14 +48,26 @@ ANSWERS_KEPT: Final = 1_000
 
 
 class Offsets:
-    """All committed offsets of a shard: by group, topic and partition."""
+    """All committed offsets of a shard: by group, topic and partition.
+
+    They are kept as plain tuples of numbers and texts, which the garbage collector leaves alone, however many.
+    """
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[tuple[str, int], OffsetCommitValue]] = {}
+        self._groups: dict[str, dict[tuple[str, int], tuple[int, int, str, int, int]]] = {}
 
-    def of(self, group_id: str) -> Mapping[tuple[str, int], OffsetCommitValue]:
-        """Those of a group."""
-        return self._groups.get(group_id, {})
+    def of(self, group_id: str) -> dict[tuple[str, int], OffsetCommitValue]:
+        """Those of a group, as they are now."""
+        return {
+            place: OffsetCommitValue(
+                offset=offset, leader_epoch=epoch, metadata=note, commit_timestamp=wall_ms, expire_timestamp=expires_ms
+            )
+            for place, (offset, epoch, note, wall_ms, expires_ms) in self._groups.get(group_id, {}).items()
+        }
+
+    def count_of(self, group_id: str) -> int:
+        """How many those are."""
+        return len(self._groups.get(group_id, ()))
 
     def groups(self) -> list[str]:
         """Which groups have any."""
@@ -67,7 +79,13 @@ class Offsets:
             offsets = self._groups.get(key.group)
             if offsets is None:
                 offsets = self._groups[key.group] = {}
-            offsets[key.topic, key.partition] = value
+            offsets[key.topic, key.partition] = (
+                value.offset,
+                value.leader_epoch,
+                value.metadata,
+                value.commit_timestamp,
+                value.expire_timestamp,
+            )
         elif (offsets := self._groups.get(key.group)) is not None:
             offsets.pop((key.topic, key.partition), None)
             if not offsets:
@@ -197,12 +215,13 @@ def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: W
     """An operator has a group forget offsets: not those of topics that it reads."""
     request: OffsetDeleteRequest = ask.request
     code, read = _may_delete(group, request.group_id, offsets)
+    known = offsets.of(request.group_id)
     topics = []
     for topic in request.topics if code is ErrorCode.NONE else ():
         verdict = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in read else ErrorCode.NONE
         partitions = []
         for each in topic.partitions:
-            if verdict is ErrorCode.NONE and (topic.name, each.partition_index) in offsets.of(request.group_id):
+            if verdict is ErrorCode.NONE and (topic.name, each.partition_index) in known:
                 work.records.append(forgotten(request.group_id, topic.name, each.partition_index))
             partitions.append(OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=verdict))
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
@@ -211,7 +230,7 @@ def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: W
 
 def _may_delete(group: Group | None, group_id: str, offsets: Offsets) -> tuple[ErrorCode, Any]:
     if group is None:
-        return (ErrorCode.NONE if offsets.of(group_id) else ErrorCode.GROUP_ID_NOT_FOUND), ()
+        return (ErrorCode.NONE if offsets.count_of(group_id) else ErrorCode.GROUP_ID_NOT_FOUND), ()
     if group.is_empty:
         return ErrorCode.NONE, ()
     if isinstance(group, ConsumerGroup):
@@ -248,7 +267,7 @@ def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bo
         if len(gone) > room:
             return True
         is_due = group is not None and work.now.wall_ms - group.since_wall_ms >= work.view.settings.retention_ms
-        is_left = len(gone) == len(offsets.of(group_id))
+        is_left = len(gone) == offsets.count_of(group_id)
         if group is not None and is_left and (is_due or gone) and not _is_joined(group):
             remove_group(group, work)
         if len(work.records) >= TOMBSTONES_MAX:

@@ -15,6 +15,9 @@ TOMBSTONES_MAX: Final = 1_000
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""
 
+WAITING_MS: Final = 1_000
+"""When a member of a consumer group asks again that waits for something; else after its heartbeat interval."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:

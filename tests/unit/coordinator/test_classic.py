@@ -106,8 +106,21 @@ def test_an_empty_group_waits_a_little_for_more() -> None:
     enter(stage)
     stage.pass_time(1_500)
     assert stage.group().state is State.PREPARING, "somebody came, so it waits once more"
-    stage.pass_time(2_600)
-    assert stage.group().state is State.COMPLETING
+    stage.pass_time(1_400)
+    assert stage.group().state is State.PREPARING
+    stage.pass_time(200)
+    assert stage.group().state is State.COMPLETING, "nobody came for three seconds"
+
+
+def test_but_not_for_ever() -> None:
+    stage = Stage(QUICK.__class__(initial_delay_ms=3_000))
+    for _ in range(9):
+        enter(stage)
+        stage.pass_time(2_000)
+    assert stage.group().state is State.PREPARING
+    enter(stage)
+    stage.pass_time(2_100)
+    assert stage.group().state is State.COMPLETING, "members wait twenty seconds for each other at most"
 
 
 def test_who_does_not_join_in_time_is_out() -> None:

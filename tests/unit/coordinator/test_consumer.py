@@ -80,6 +80,21 @@ def test_a_second_member_gets_what_the_first_has_given_up() -> None:
     assert stage.group().state == "Stable"
 
 
+def test_who_waits_comes_again_soon() -> None:
+    stage = Stage(GroupSettings(initial_delay_ms=0, assignment_interval_ms=10_000))
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    assert stage.ask(alive("n", second.epoch)).heartbeat_interval_ms == 1_000, "there is no assignment yet"
+    stage.pass_time(10_100)
+    second.beat()
+    assert stage.ask(alive("n", second.epoch)).heartbeat_interval_ms == 1_000, "nothing was given up yet"
+    first.beat()
+    first.beat()
+    second.beat()
+    assert second.has == {"a": [2, 3]}
+    for reader in (first, second):
+        assert stage.ask(alive(reader.member_id, reader.epoch)).heartbeat_interval_ms == 5_000
+
+
 def test_who_does_not_give_up_in_time_is_out() -> None:
     stage = Stage()
     first, second = Reader(stage, "m"), Reader(stage, "n")

@@ -110,7 +110,7 @@ class GroupCollector(Collector):
         for shard in shards:
             groups += len(shard.groups)
             for group_id in list(shard.offsets.groups()):
-                offsets += len(shard.offsets.of(group_id))
+                offsets += shard.offsets.count_of(group_id)
                 if group_id not in shard.groups:
                     groups += 1
                     states["Empty"] += 1
