@@ -355,7 +355,7 @@ def perf(sizes: Sizes, tell: Tell) -> Figures:
     """`kafka-consumer-perf-test` reads a topic with a new group, on both in turn."""
     cores = machine.divided_cores()
     found: Figures = {}
-    with both_at_once(cores, ONE_SHARD) as both:
+    with both_at_once(cores, {**ONE_SHARD, "group.initial.rebalance.delay.ms": "0"}) as both:
         for broker in both:
             broker.create(TOPIC, 4, {})
             until_coordinated(broker.address, "perf")
