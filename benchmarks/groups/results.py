@@ -47,8 +47,8 @@ one process. A member alone could do 200 records a second if it did nothing else
 """,
     "perf": """## kafka-consumer-perf-test
 
-Kafka's own tool reads two million records of 100 bytes from four partitions with a new group, which waits for nobody else
-(`group.initial.rebalance.delay.ms` is 0 on both); a first round warms up.
+Kafka's own tool reads two million records of 100 bytes from four partitions with a new group, which waits for nobody
+else (`group.initial.rebalance.delay.ms` is 0 on both); a first round warms up.
 """,
 }
 
