@@ -78,7 +78,7 @@ class ClassicGroup:
     """It was empty, and waits a little for more members than the first."""
     gathering_left_ms: int = 0
     grown_ms: int = 0
-    """When somebody joined for the first time, on the clock that never jumps."""
+    """When it last got a member that it had not had, on the clock that never jumps."""
 
     def copy(self) -> "ClassicGroup":
         """One to work on."""
