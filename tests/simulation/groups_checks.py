@@ -214,7 +214,7 @@ class Checks:
                     self._told_epoch(request, reply)
             case SyncGroupRequest():
                 if reply.error_code is ErrorCode.NONE:
-                    self._told_assignment(request, reply.assignment)
+                    self._told_assignment(broker, request, reply.assignment)
             case JoinGroupRequest():
                 self.rebalances += reply.error_code is ErrorCode.NONE and reply.leader == reply.member_id
             case OffsetCommitRequest():
@@ -234,9 +234,10 @@ class Checks:
                 for partition in topic.partitions:
                     self._told_to_read(request.group_id, reply.member_epoch, partition, owner)
 
-    def _told_assignment(self, request: SyncGroupRequest, data: bytes) -> None:
+    def _told_assignment(self, broker: "Broker", request: SyncGroupRequest, data: bytes) -> None:
         newest = self._generations.get(request.group_id, 0)
-        if request.generation_id < newest and not self._is_consumer(request.group_id):
+        has_epochs = broker.shard is not None and isinstance(broker.shard.groups.get(request.group_id), ConsumerGroup)
+        if request.generation_id < newest and not has_epochs:  # those are each member's own
             broken("MonotoneMemberEpochs", f"{request.group_id} goes from {newest} back to {request.generation_id}")
         self._generations[request.group_id] = max(newest, request.generation_id)
         found = assignment(data)
@@ -244,10 +245,6 @@ class Checks:
         for topic in found.assigned_partitions if found is not None else ():
             for partition in topic.partitions:
                 self._told_to_read(request.group_id, request.generation_id, partition, owner)
-
-    def _is_consumer(self, group_id: str) -> bool:
-        shard = self._world.brokers[self._world.leadership.broker].shard
-        return shard is not None and isinstance(shard.groups.get(group_id), ConsumerGroup)
 
     def _told_to_read(self, group_id: str, epoch: int, partition: int, owner: str) -> None:
         other = self._owners.setdefault((group_id, epoch, partition), owner)
