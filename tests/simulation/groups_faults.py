@@ -66,7 +66,7 @@ class Misfortune:
         world.refuses_until_ms = world.unreadable_until_ms = world.commits_from_ms = 0.0
         world.tell("calms down")
         for broker in world.brokers:
-            broker.is_told = True
+            broker.unaware_since_ms = None
             broker.go_on()
             broker.start()
         for broker in world.brokers:
@@ -115,24 +115,27 @@ class Misfortune:
         """The leader hears no more of the controller; another is elected, and it learns that late."""
         leader = self._leader()
         others = [each for each in self._world.brokers if each.is_up and each is not leader]
-        if not others or not leader.is_told:
+        if not others or leader.unaware_since_ms is not None:
             return False
-        leader.is_told = False
+        since_ms = leader.unaware_since_ms = self._world.time_ms
         number = self._random.choice(others).number
         away_ms = LEASE_MS + 100.0 + 4_000.0 * self._random.random()
-        self._world.after(LEASE_MS + 50.0, self._elect_in_place_of, leader, number, away_ms)
+        self._world.after(LEASE_MS + 50.0, self._elect_in_place_of, leader, since_ms, number, away_ms)
         return True
 
-    def _elect_in_place_of(self, leader: Broker, number: int, away_ms: float) -> None:
+    def _elect_in_place_of(self, leader: Broker, since_ms: float, number: int, away_ms: float) -> None:
         world = self._world
+        if leader.unaware_since_ms != since_ms:
+            return  # it was started anew, and is told
         if not world.is_calm and world.leadership.broker == leader.number and world.brokers[number].is_up:
             world.elect(number, tells_old_ms=away_ms)
-            world.after(away_ms + 1.0, self._tell_again, leader)
+            world.after(away_ms + 1.0, self._tell_again, leader, since_ms)
         else:
-            leader.is_told = True
+            leader.unaware_since_ms = None
 
-    def _tell_again(self, broker: Broker) -> None:
-        broker.is_told = True
+    def _tell_again(self, broker: Broker, since_ms: float) -> None:
+        if broker.unaware_since_ms == since_ms:
+            broker.unaware_since_ms = None
 
     def _crash(self) -> bool:
         leader = self._leader()

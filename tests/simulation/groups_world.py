@@ -129,8 +129,8 @@ class Broker:
         self.number = number
         self.is_up = True
         self.is_stalled = False
-        self.is_told = True
-        """Whether it hears from the controller."""
+        self.unaware_since_ms: float | None = None
+        """Since when it has heard nothing from the controller, if it does not."""
         self.active_since_ms = 0.0
         self._gathered: list[Asked] = []
         self._held: list[Event] = []
@@ -167,7 +167,7 @@ class Broker:
 
     def start(self) -> None:
         self.is_up = True
-        self.is_told = True
+        self.unaware_since_ms = None
 
     def stall(self) -> None:
         self.is_stalled = True
@@ -231,7 +231,7 @@ class Broker:
         now = world.now
         if isinstance(event, Elected) and event.epoch > self.runtime.epoch:
             self.log.leadership = world.leaderships[event.epoch]
-        if self.is_told and not self._coming and self.log.leadership is not None:
+        if self.unaware_since_ms is None and not self._coming and self.log.leadership is not None:
             self.runtime.step(Leased(now.ms + LEASE_MS), now)
         effects = self.runtime.step(event, now)
         if not was_active and self.runtime.role is Role.ACTIVE:

@@ -390,6 +390,19 @@ def test_what_a_member_had_a_generation_ago_says_nothing_about_what_it_has_given
     assert new.beat() == {"a": [2, 3]}
 
 
+def test_nor_does_its_very_first_join_which_names_no_generation() -> None:
+    stage = Stage()
+    old, _ = classic(stage)
+    new = Reader(stage, "n")
+    late = stage.ask(join(old, metadata=subscription("a", generation=-1)))
+    assert late.generation_id == 1
+    assert new.beat() == {}
+    assert assigned(stage.ask(sync(old, 1))) == [0, 1]
+    assert new.beat() == {}
+    stage.ask(join(old, metadata=subscription("a", owned={"a": [0, 1]}, generation=1)))
+    assert new.beat() == {"a": [2, 3]}
+
+
 def test_who_does_not_come_for_what_a_join_gave_it_is_asked_to_join_again() -> None:
     """The JoinGroup was held up on the way, and nobody waits for its answer any more."""
     stage = Stage()
