@@ -145,7 +145,7 @@ def forgets_offsets_of_groups_at_work(patch: pytest.MonkeyPatch) -> None:
 
     def some(groups_: Any, known: Any, work: Any) -> bool:
         for group_id in known.groups():
-            work.records += expired(None, group_id, known, work)
+            work.records += expired(ClassicGroup(group_id), known, work)
         return False
 
     patch.setattr(offsets, "expire_some", some)
@@ -156,8 +156,8 @@ def counts_from_the_commit(patch: pytest.MonkeyPatch) -> None:
     """R25: not from when the group became empty."""
     expired = offsets.expired
 
-    def counts(group: Any, group_id: str, known: Any, work: Any) -> Any:
-        return expired(None if group is None or group.is_empty else group, group_id, known, work)
+    def counts(group: Any, known: Any, work: Any) -> Any:
+        return expired(ClassicGroup(group.group_id) if group.is_empty else group, known, work)
 
     patch.setattr(offsets, "expired", counts)
 

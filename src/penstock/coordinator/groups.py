@@ -120,6 +120,9 @@ class GroupShard:
     def begin(self, now: Now) -> None:
         """Everybody who is a member has a whole session from now on: nobody could be heard before."""
         self.timers.set(EXPIRY_TIMER, now.ms + max(self.settings.retention_check_ms, self.settings.load_grace_ms))
+        for group_id in self.offsets.groups():
+            if group_id not in self.groups:  # nobody ever joined it: its commits are all that the log has
+                self.groups[group_id] = ClassicGroup(group_id, since_wall_ms=now.wall_ms)
         for group_id, group in self.groups.items():
             if isinstance(group, ClassicGroup):
                 for each in group.members.values():
@@ -169,7 +172,7 @@ class GroupShard:
             case ConsumerGroupDescribeRequest():
                 listing.describe_consumer(self.groups, command, ticket, work)
             case ListGroupsRequest():
-                listing.list_groups(self.groups, self.offsets, command, ticket, work)
+                listing.list_groups(self.groups, command, ticket, work)
             case DeleteGroupsRequest():
                 listing.delete(self.groups, self.offsets, command, ticket, work)
             case _:

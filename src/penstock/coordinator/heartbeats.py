@@ -184,6 +184,8 @@ def _shown(assigned: Partitions) -> Assignment:
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int, work: Work) -> None:
     invalid = ErrorCode.INVALID_REQUEST
+    if not request.group_id.strip():
+        raise Refused(invalid, "GroupId can't be empty.")
     if not request.member_id and (request.member_epoch or version >= _OWN_IDS_SINCE):
         raise Refused(invalid, "MemberId can't be empty.")
     if request.member_epoch < AWAY_EPOCH:

@@ -125,20 +125,20 @@ def _shown(partitions: Partitions, work: Work) -> described.Assignment:
     )
 
 
-def list_groups(groups: Mapping[str, Group], offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
+def list_groups(groups: Mapping[str, Group], ask: Ask, ticket: int, work: Work) -> None:
     """All groups of this shard that fit."""
     request: ListGroupsRequest = ask.request
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     shown = [
         each
-        for each in _listed(groups, offsets)
+        for each in _listed(groups)
         if (not states or each.group_state.lower() in states) and (not types or each.group_type.lower() in types)
     ]
     work.reply(ticket, ListGroupsResponse(error_code=ErrorCode.NONE, groups=shown))
 
 
-def _listed(groups: Mapping[str, Group], offsets: Offsets) -> Iterator[ListedGroup]:
+def _listed(groups: Mapping[str, Group]) -> Iterator[ListedGroup]:
     for group_id, group in groups.items():
         if isinstance(group, ConsumerGroup):
             yield ListedGroup(
@@ -151,9 +151,6 @@ def _listed(groups: Mapping[str, Group], offsets: Offsets) -> Iterator[ListedGro
                 group_state=group.state.value,
                 group_type="classic",
             )
-    for group_id in offsets.groups():
-        if group_id not in groups:
-            yield ListedGroup(group_id=group_id, protocol_type="", group_state="Empty", group_type="classic")
 
 
 def delete(groups: Mapping[str, Group], offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
@@ -166,12 +163,10 @@ def delete(groups: Mapping[str, Group], offsets: Offsets, ask: Ask, ticket: int,
 
 
 def _delete(group: Group | None, group_id: str, offsets: Offsets, work: Work) -> ErrorCode:
-    known = offsets.of(group_id)
-    if group is None and not known:
+    if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group is not None and not group.is_empty:
+    if not group.is_empty:
         return ErrorCode.NON_EMPTY_GROUP
-    work.records += [forgotten(group_id, topic, partition) for topic, partition in known]
-    if group is not None:
-        remove_group(group, work)
+    work.records += [forgotten(group_id, topic, partition) for topic, partition in offsets.of(group_id)]
+    remove_group(group, work)
     return ErrorCode.NONE

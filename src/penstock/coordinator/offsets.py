@@ -11,6 +11,7 @@ Departs   a member of a consumer group commits nothing for a partition that anot
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
@@ -214,7 +215,7 @@ def _shown(
 def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
     """An operator has a group forget offsets: not those of topics that it reads."""
     request: OffsetDeleteRequest = ask.request
-    code, read = _may_delete(group, request.group_id, offsets)
+    code, read = _may_delete(group)
     known = offsets.of(request.group_id)
     topics = []
     for topic in request.topics if code is ErrorCode.NONE else ():
@@ -228,9 +229,9 @@ def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: W
     work.reply(ticket, OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=topics))
 
 
-def _may_delete(group: Group | None, group_id: str, offsets: Offsets) -> tuple[ErrorCode, Any]:
+def _may_delete(group: Group | None) -> tuple[ErrorCode, Any]:
     if group is None:
-        return (ErrorCode.NONE if offsets.count_of(group_id) else ErrorCode.GROUP_ID_NOT_FOUND), ()
+        return ErrorCode.GROUP_ID_NOT_FOUND, ()
     if group.is_empty:
         return ErrorCode.NONE, ()
     if isinstance(group, ConsumerGroup):
@@ -241,11 +242,12 @@ def _may_delete(group: Group | None, group_id: str, offsets: Offsets) -> tuple[E
     return (ErrorCode.NON_EMPTY_GROUP, ()) if read is None else (ErrorCode.NONE, read)
 
 
-def expired(group: Group | None, group_id: str, offsets: Offsets, work: Work) -> Iterator[GroupRecord]:
+def expired(group: Group, offsets: Offsets, work: Work) -> Iterator[GroupRecord]:
     """The offsets of a group that nobody has needed for long: only if nobody is in it (KIP-211)."""
-    if group is not None and (not group.is_empty or _is_joined(group)):
+    if not group.is_empty or _is_joined(group):
         return
-    emptied_ms = -1 if group is None or (isinstance(group, ClassicGroup) and group.is_simple) else group.since_wall_ms
+    group_id = group.group_id
+    emptied_ms = -1 if isinstance(group, ClassicGroup) and group.is_simple else group.since_wall_ms
     now_ms, retention_ms = work.now.wall_ms, work.view.settings.retention_ms
     for (topic, partition), each in offsets.of(group_id).items():
         is_due = now_ms - max(each.commit_timestamp, emptied_ms) >= retention_ms
@@ -257,18 +259,17 @@ def expired(group: Group | None, group_id: str, offsets: Offsets, work: Work) ->
 
 def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bool:
     """Forgets what has expired, in pieces; whether there may be more. Groups of which nothing is left go, too."""
-    for group_id in sorted({*groups, *offsets.groups()}):
-        group = groups.get(group_id)
-        if group is not None and not group.is_empty:
+    for group_id, group in sorted(groups.items(), key=itemgetter(0)):
+        if not group.is_empty:
             continue
-        gone = list(expired(group, group_id, offsets, work))
+        gone = list(expired(group, offsets, work))
         room = TOMBSTONES_MAX - len(work.records)
         work.records += gone[:room]
         if len(gone) > room:
             return True
-        is_due = group is not None and work.now.wall_ms - group.since_wall_ms >= work.view.settings.retention_ms
+        is_due = work.now.wall_ms - group.since_wall_ms >= work.view.settings.retention_ms
         is_left = len(gone) == offsets.count_of(group_id)
-        if group is not None and is_left and (is_due or gone) and not _is_joined(group):
+        if is_left and (is_due or gone) and not _is_joined(group):
             remove_group(group, work)
         if len(work.records) >= TOMBSTONES_MAX:
             return True

@@ -185,6 +185,7 @@ def test_assignments_are_not_computed_all_the_time() -> None:
     [
         ({"assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
         ({"pattern": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"group_id": " "}, ErrorCode.INVALID_REQUEST),
         ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"instance": ""}, ErrorCode.INVALID_REQUEST),
         ({"epoch": -3}, ErrorCode.INVALID_REQUEST),

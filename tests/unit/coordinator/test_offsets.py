@@ -144,6 +144,19 @@ def test_a_simple_consumer_keeps_them_from_when_it_committed() -> None:
     assert fetched(stage.ask(fetch())) == {("a", 1): 6}
 
 
+def test_a_group_of_nothing_but_offsets_is_one_also_for_the_next_coordinator() -> None:
+    stage = Stage()
+    stage.ask(commit({0: 5}))
+    stage.elect()
+    shown = stage.ask(DescribeGroupsRequest(groups=["g"]), version=6).groups[0]
+    assert (shown.error_code, shown.group_state) == (ErrorCode.NONE, "Empty")
+    assert [each.group_id for each in stage.ask(ListGroupsRequest()).groups] == ["g"]
+    deleted = stage.ask(DeleteGroupsRequest(groups_names=["g"]), version=2)
+    assert deleted.results[0].error_code is ErrorCode.NONE
+    stage.elect()
+    assert stage.ask(ListGroupsRequest()).groups == ()
+
+
 def test_a_group_that_is_about_to_meet_loses_nothing() -> None:
     """R25: a rebalance is not emptiness."""
     stage = Stage(GroupSettings(initial_delay_ms=0, retention_ms=1, retention_check_ms=10, load_grace_ms=0))
