@@ -30,8 +30,8 @@ from tests.simulation.invariants import CONVERGENCE, broken
 if TYPE_CHECKING:
     from tests.simulation.groups_world import Broker, Leadership, World
 
-SKEW_MS: Final = 3_000.0
-"""How long a leader that another has followed may go on answering, at most."""
+SKEW_MS: Final = 2_000.0
+"""How long a leader that another has followed may go on answering, at most, when its lease is over."""
 
 
 class Checks:
@@ -71,7 +71,7 @@ class Checks:
             return
         heard_ms = self._arrived_ms.get((broker.number, timer.group_id, timer.member_id), -1.0)
         since_ms = max(heard_ms, broker.active_since_ms)
-        silent_ms = self._world.time_ms - since_ms
+        silent_ms = self._world.time_ms - since_ms - broker.deaf_ms(since_ms)
         is_in_hand = broker.has_in_hand(timer.group_id, timer.member_id, since_ms + session_ms)  # later is too late
         if silent_ms < session_ms - 1.0 or is_in_hand:
             broken("LiveMembersStay", f"{timer.member_id} was heard of {silent_ms:.0f} ms ago")
@@ -201,7 +201,8 @@ class Checks:
         """A broker answers; everybody counts on it now."""
         leadership = broker.log.leadership
         assert leadership is not None
-        if not leadership.is_current and self._world.time_ms - leadership.deposed_ms > SKEW_MS:
+        answers_until_ms = leadership.deposed_ms + self._world.options.lease_ms + SKEW_MS
+        if not leadership.is_current and self._world.time_ms > answers_until_ms:
             broken("StaleAnswersAreBrief", f"broker {broker.number} answers and leads no more")
         request = ask.request
         if isinstance(request, HeartbeatRequest | ConsumerGroupHeartbeatRequest) and (

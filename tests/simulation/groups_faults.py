@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final, NamedTuple
 
-from penstock.coordinator.events import Elected, Resigned
+from penstock.coordinator.events import Elected, Resigned, TimePassed
 from penstock.coordinator.work import Ask
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from penstock.wire.messages.delete_groups import DeleteGroupsRequest
@@ -11,7 +11,7 @@ from penstock.wire.messages.describe_groups import DescribeGroupsRequest
 from penstock.wire.messages.list_groups import ListGroupsRequest
 from tests.simulation.groups_clients import Classic, Client, Modern
 from tests.simulation.groups_options import Options, draw_options
-from tests.simulation.groups_world import BROKERS, LEASE_MS, Broker, World, gap
+from tests.simulation.groups_world import BROKERS, Broker, World, gap
 
 TORMENT_MS: Final = 38_000.0
 END_MS: Final = 60_000.0
@@ -35,6 +35,7 @@ class Misfortune:
         self._world = world
         self._random: Random = world.streams.stream("faults")
         self._people: Random = world.streams.stream("people")
+        self._outages: Random = world.streams.stream("outages")
         self._spares: list[Client] = []
 
     def begin(self) -> None:
@@ -51,6 +52,8 @@ class Misfortune:
         world.elect(0)
         if options.faults:
             world.after(4_000.0 + self._interval(), self._strike)
+        for _ in range(options.outages):
+            world.after(5_000.0 + 25_000.0 * self._outages.random(), self._outage)
 
     def _client(self, group_id: str, kind: str, number: int) -> Client:
         world = self._world
@@ -117,10 +120,13 @@ class Misfortune:
         others = [each for each in self._world.brokers if each.is_up and each is not leader]
         if not others or leader.unaware_since_ms is not None:
             return False
-        since_ms = leader.unaware_since_ms = self._world.time_ms
+        leader.lose_controller()
+        since_ms = self._world.time_ms
         number = self._random.choice(others).number
-        away_ms = LEASE_MS + 100.0 + 4_000.0 * self._random.random()
-        self._world.after(LEASE_MS + 50.0, self._elect_in_place_of, leader, since_ms, number, away_ms)
+        away_ms = self._world.options.lease_ms + 100.0 + 4_000.0 * self._random.random()
+        self._world.after(
+            self._world.options.lease_ms + 50.0, self._elect_in_place_of, leader, since_ms, number, away_ms
+        )
         return True
 
     def _elect_in_place_of(self, leader: Broker, since_ms: float, number: int, away_ms: float) -> None:
@@ -133,9 +139,20 @@ class Misfortune:
         else:
             leader.unaware_since_ms = None
 
+    def _outage(self) -> None:
+        """No controller answers, for up to two sessions, and nobody else is elected."""
+        leader = self._leader()
+        if not self._world.is_calm and leader.is_up and leader.unaware_since_ms is None:
+            leader.lose_controller()
+            length_ms = self._world.options.lease_ms + 2 * self._world.options.session_ms * self._outages.random()
+            self._world.after(length_ms, self._tell_again, leader, self._world.time_ms)
+            self._world.counts["outage"] += 1
+            self._world.tell("outage")
+
     def _tell_again(self, broker: Broker, since_ms: float) -> None:
         if broker.unaware_since_ms == since_ms:
             broker.unaware_since_ms = None
+            broker.do(TimePassed())
 
     def _crash(self) -> bool:
         leader = self._leader()

@@ -48,7 +48,7 @@ def answers_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardRuntime, "_answer", hasty)
 
 
-@caught_by(*LOSSES, "ValidPartitionEpoch", "ValidMemberEpoch", "Convergence", "ZombieCommitsRefused")
+@caught_by(*LOSSES, *VALID, "Convergence", "ZombieCommitsRefused")
 def keeps_what_it_knew_when_it_leads_again(patch: pytest.MonkeyPatch) -> None:
     load = ShardRuntime._load
 
@@ -125,7 +125,7 @@ def takes_a_refused_append_for_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardRuntime, "_carry_out", done)
 
 
-@caught_by("StaleAnswersAreBrief")
+@caught_by("StaleAnswersAreBrief", "LiveMembersStay")
 def answers_although_another_may_lead(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardRuntime, "_is_leased", lambda *_: True)
 
@@ -133,6 +133,11 @@ def answers_although_another_may_lead(patch: pytest.MonkeyPatch) -> None:
 @caught_by("LiveMembersStay")
 def judges_before_it_has_listened(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Timers, "chance", lambda *_: None)
+
+
+@caught_by("LiveMembersStay")
+def counts_time_in_which_nobody_could_be_heard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupShard, "put_off", lambda *_: None)
 
 
 # --- offsets ----------------------------------------------------------------------------------------------------------
@@ -192,11 +197,6 @@ def takes_commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
 @caught_by("ZombieCommitsRefused")
 def takes_commits_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "may_commit", lambda *_: ErrorCode.NONE)
-    patch.setattr(ConsumerGroup, "may_commit_of", lambda *_: ErrorCode.NONE)
-
-
-@caught_by("ZombieCommitsRefused")
-def takes_commits_for_what_another_has(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "may_commit_of", lambda *_: ErrorCode.NONE)
 
 
@@ -333,7 +333,7 @@ def does_not_notice_who_leaves(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("Convergence")
 def does_not_notice_new_partitions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heartbeats, "_topics_seen", lambda draft, *_, **__: draft.group.metadata_hash)
+    patch.setattr(heartbeats, "_topics_seen", lambda draft, *_, **__: (draft.group.metadata_hash, True))
 
 
 # --- between the protocols --------------------------------------------------------------------------------------------

@@ -61,6 +61,10 @@ class Options(NamedTuple):
     slow_revokes: float
     fault_every_ms: float
     faults: tuple[str, ...]
+    lease_ms: int
+    """How long a leader that hears nothing may go on answering; nobody else is elected without its knowledge before."""
+    outages: int
+    """How often no controller answers for long."""
     piece_rows: int
     """How much of the log is read at a time."""
 
@@ -94,5 +98,7 @@ def draw_options(seed: int) -> Options:
         slow_revokes=one_of("slow revokes", 0.0, 0.1, 0.3),
         fault_every_ms=one_of("fault", 700.0, 1_500.0, 3_000.0),
         faults=tuple(fault for fault in FAULTS if streams.stream("options", fault).random() < 0.6),
+        lease_ms=one_of("lease", 1_000, 4_000),
+        outages=one_of("outages", 0, 0, 0, 1, 2),
         piece_rows=one_of("piece", 3, 20, 500),
     )

@@ -40,6 +40,7 @@ from penstock.coordinator.topics import Topic, Topics
 from penstock.coordinator.work import Ask
 from penstock.simulator.randomness import Streams
 from penstock.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from penstock.wire.messages.join_group import JoinGroupRequest
 from penstock.wire.messages.offset_commit import OffsetCommitRequest
 from tests.simulation.groups_checks import Checks
 from tests.simulation.groups_options import Options
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 EVENTS_MAX: Final = 100_000
 WALL_MS: Final = 1_700_000_000_000
 BROKERS: Final = 3
-LEASE_MS: Final = 1_000
-"""How long a leader that hears nothing may go on answering; nobody else is elected without its knowledge before."""
+FAR_MS: Final = 1_000_000
+"""A lease of a leader that hears from the controller all the time."""
 
 GATHERED_MS: Final = 5.0
 """Much longer than a turn of a loop, so that some do come together."""
@@ -131,6 +132,7 @@ class Broker:
         self.is_stalled = False
         self.unaware_since_ms: float | None = None
         """Since when it has heard nothing from the controller, if it does not."""
+        self._leased_until_ms = 0
         self.active_since_ms = 0.0
         self._gathered: list[Asked] = []
         self._held: list[Event] = []
@@ -144,6 +146,8 @@ class Broker:
         self.log = BrokerLog(self.world)
         self.runtime = ShardRuntime(self._shard, self.log, commit_timeout_ms=2_500)
         self.runtime.step(Leased(0), Now(0, 0))
+        self._leased_until_ms = 0
+        self._deaf: list[tuple[float, int]] = []
         self._waiting, self._gathered, self._held, self._coming, self._asked = {}, [], [], [], {}
 
     def _shard(self) -> WatchedShard:
@@ -171,6 +175,32 @@ class Broker:
 
     def stall(self) -> None:
         self.is_stalled = True
+        self._end_lease()
+
+    def lose_controller(self) -> None:
+        """It hears nothing of a controller from now on."""
+        self.unaware_since_ms = self.world.time_ms
+        self._end_lease()
+
+    def _end_lease(self) -> None:
+        """Soon; until it hears of a controller again."""
+        now = self.world.now
+        if self._leased_until_ms > now.ms + self.world.options.lease_ms:
+            self._leased_until_ms = now.ms + self.world.options.lease_ms
+            self.runtime.step(Leased(self._leased_until_ms), now)
+
+    def _renew_lease(self) -> None:
+        now = self.world.now
+        since_ms = max(self._leased_until_ms, int(self.active_since_ms))
+        if self.shard is not None and now.ms > since_ms:
+            self._deaf.append((self.world.time_ms, now.ms - since_ms))
+        if self._leased_until_ms < FAR_MS:
+            self._leased_until_ms = FAR_MS
+            self._carry_out(self.runtime.step(Leased(FAR_MS), now))
+
+    def deaf_ms(self, since_ms: float) -> int:
+        """For how long it could hear nobody, since then."""
+        return sum(length_ms for end_ms, length_ms in self._deaf if end_ms > since_ms)
 
     def has_in_hand(self, group_id: str, member_id: str, before_ms: float) -> bool:
         """Whether something of a member had come in by then that was not looked at yet."""
@@ -232,7 +262,7 @@ class Broker:
         if isinstance(event, Elected) and event.epoch > self.runtime.epoch:
             self.log.leadership = world.leaderships[event.epoch]
         if self.unaware_since_ms is None and not self._coming and self.log.leadership is not None:
-            self.runtime.step(Leased(now.ms + LEASE_MS), now)
+            self._renew_lease()
         effects = self.runtime.step(event, now)
         if not was_active and self.runtime.role is Role.ACTIVE:
             self.active_since_ms = world.time_ms
@@ -389,9 +419,9 @@ class World:
     def _arrive(
         self, client: "Client", number: int, broker: Broker, ask: Ask, answered: Callable[[int, Any], None]
     ) -> None:
-        if isinstance(ask.request, ConsumerGroupHeartbeatRequest):
+        if isinstance(ask.request, ConsumerGroupHeartbeatRequest | JoinGroupRequest) and ask.request.member_id:
             # Connections double nothing; and what a broker reads from one that is gone, after a later one has spoken,
-            # it throws away: in this protocol nothing in a heartbeat says which of two came first.
+            # it throws away: nothing in a heartbeat of the new protocol, or in a first join, says which came first.
             if number <= client.heard:
                 return
             client.heard = number

@@ -106,6 +106,11 @@ class ClassicGroup:
         return self.state is State.EMPTY
 
     @property
+    def is_nothing(self) -> bool:
+        """Whether nobody has ever been in it, or is about to."""
+        return self.is_empty and self.is_simple and not self.pending and not self.generation
+
+    @property
     def is_simple(self) -> bool:
         """Whether it is nothing but offsets: consumers that choose their partitions themselves."""
         return self.protocol_type is None

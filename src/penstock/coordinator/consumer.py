@@ -74,7 +74,7 @@ class Pattern(NamedTuple):
     """A regular expression, and which topics it matched when it was last looked at."""
 
     topics: tuple[str, ...]
-    version: int
+    names_hash: int
     wall_ms: int
 
 
@@ -329,7 +329,7 @@ def pattern_record(group_id: str, pattern: str, found: Pattern | None) -> GroupR
     if found is None:
         return GroupRecord(key, None)
     value = stored.ConsumerGroupRegularExpressionValue(
-        topics=found.topics, version=found.version, timestamp=found.wall_ms
+        topics=found.topics, version=found.names_hash, timestamp=found.wall_ms
     )
     return GroupRecord(key, value)
 

@@ -44,7 +44,6 @@ from penstock.wire.messages.sync_group import SyncGroupRequest, SyncGroupRespons
 
 _KNOWN_MEMBERS_SINCE = 4
 _MANY_SINCE = 3
-_GENERATIONS_SINCE = 2
 
 
 # --- upgrade ----------------------------------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Chec
     heartbeats.update(draft, before, member, work, checked)
     names = {topic.topic: topic.partitions for topic in told.owned_partitions}
     work.drop_timer(REBALANCE, group.group_id, member.member_id)
-    is_old = bool(request.member_id) and _is_of_before(protocols[0][1], told.generation_id, before.epoch)
+    is_old = 0 <= told.generation_id < before.epoch  # what it has been given since, it cannot have given up here
     heartbeats.step(draft, member.member_id, None if is_old else _by_id(names, work.view.topics))
     after = draft.group.members[member.member_id]
     work.hear(group.group_id, member.member_id, request.session_timeout_ms)
@@ -245,15 +244,6 @@ def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Chec
             members=(),
         ),
     )
-
-
-def _is_of_before(metadata: bytes, generation: int, epoch: int) -> bool:
-    """Whether a member speaks of a time before its epoch: what it was given since, it cannot have given up by then.
-
-    Its very first join may come late, too, and names no generation. So does one that has lost everything: it is asked
-    once more, when it knows its epoch. Subscriptions before version 2 never name one, and are believed.
-    """
-    return version_of(metadata) >= _GENERATIONS_SINCE and generation < epoch
 
 
 def _joining(draft: Draft, ask: Ask, ticket: int) -> Member | None:
@@ -397,7 +387,7 @@ def join_empty(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
 
 
 def downgrade_if_due(group: ConsumerGroup, work: Work) -> None:
-    """If the last member of the new protocol has just gone and classic ones are left, the group is classic again."""
+    """If the last member of the new protocol has gone, or has been replaced by a classic one, the group is classic."""
     if not work.records or work.view.settings.migration not in ("bidirectional", "downgrade"):
         return
     if all(member.classic is not None for member in group.members.values()):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from penstock.coordinator import conversion, heartbeats, joining, listing, offsets, staying
 from penstock.coordinator.classic import ClassicGroup, group_of
 from penstock.coordinator.consumer import OF_CONSUMER_GROUPS, ConsumerGroup, MemberState
-from penstock.coordinator.heartbeats import REBALANCE_MS_DEFAULT, Checked, Draft, Emptied
+from penstock.coordinator.heartbeats import REBALANCE_MS_DEFAULT, Checked, Compared, Draft, Emptied
 from penstock.coordinator.offsets import Group, Offsets
 from penstock.coordinator.outcome import Outcome
 from penstock.coordinator.ports import Now
@@ -97,6 +97,7 @@ class GroupShard:
             group = self.groups[group_id] = ConsumerGroup(group_id)
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.groups[group_id]
+            self._checked.groups.pop(group_id, None)
             return
         group.apply(record)
 
@@ -108,10 +109,15 @@ class GroupShard:
             case DropTimer():
                 self.timers.drop(note.timer)
             case Replace():
-                if note.group is not None:
+                if note.group is not None and (not note.group.is_nothing or self.offsets.count_of(note.group_id)):
                     self.groups[note.group_id] = note.group
                 elif isinstance(self.groups.get(note.group_id), ClassicGroup):
                     del self.groups[note.group_id]
+            case Compared():
+                if note.topics_and_epoch is not None:
+                    self._checked.groups[note.group_id] = note.topics_and_epoch
+                else:
+                    self._checked.groups.pop(note.group_id, None)
             case Emptied():
                 group = self.groups.get(note.group_id)
                 if isinstance(group, ConsumerGroup):
@@ -188,8 +194,7 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             if not (isinstance(request, JoinGroupRequest) and group.is_empty):
                 conversion.classic_request(group, ask, ticket, work, self._checked)
-                if isinstance(request, LeaveGroupRequest):
-                    conversion.downgrade_if_due(group, work)
+                conversion.downgrade_if_due(group, work)
                 return
             conversion.join_empty(group, ask, ticket, work)
             return
@@ -239,6 +244,10 @@ class GroupShard:
     def postpone(self, timer: Timer, until_ms: int) -> None:
         """Later."""
         self.timers.set(timer, until_ms)
+
+    def put_off(self, by_ms: int) -> None:
+        """All timers are due so much later."""
+        self.timers.put_off(by_ms)
 
     def expire(self, timer: Timer, now: Now) -> Outcome:
         """What follows from a timer that is due."""

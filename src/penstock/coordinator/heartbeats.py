@@ -60,6 +60,13 @@ class Refused(Exception):
         self.code = code
 
 
+class Compared(NamedTuple):
+    """A note: a consumer group was held against topics; None if it has to be again."""
+
+    group_id: str
+    topics_and_epoch: tuple[int, int] | None
+
+
 class Emptied(NamedTuple):
     """A note: the last member of a consumer group has gone."""
 
@@ -94,9 +101,9 @@ class Draft:
 
 
 class Checked:
-    """Caches that decisions may drop and make anew: which groups were held against which topics; compiled patterns."""
+    """What can be found out anew: which groups were held against which topics; compiled patterns."""
 
-    PATTERNS_MAX: Final = 1_000
+    PATTERNS_MAX: Final = 100
 
     def __init__(self) -> None:
         self.groups: dict[str, tuple[int, int]] = {}
@@ -216,7 +223,8 @@ def _recognised(draft: Draft, ask: Ask) -> tuple[Member, bool]:
         if holder is not None and holder != request.member_id:
             if request.member_epoch:
                 raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"{request.instance_id} is another member's now")
-            if group.members[holder].epoch != AWAY_EPOCH:
+            other = group.members[holder]
+            if other.classic is None and other.epoch != AWAY_EPOCH:
                 raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, f"{request.instance_id} is a member's that is here")
             return take_the_place(draft, holder, request.member_id), False
         if holder is None and request.member_epoch:
@@ -315,12 +323,13 @@ def update(
     has_changed = is_new or is_rejoining or _wants(before) != _wants(member)
     if before.pattern != member.pattern and before.pattern:
         drop_patterns(draft)
-    seen = _topics_seen(draft, member, work, checked, has_changed=has_changed)
+    seen, is_fresh = _topics_seen(draft, member, work, checked, has_changed=has_changed)
     if has_changed or seen != draft.group.metadata_hash:
         draft.bump(seen)
     group = draft.group
-    if checked.groups.get(group_id) is not None:
-        checked.groups[group_id] = (work.view.topics.version, group.epoch)
+    compared = (work.view.topics.version, group.epoch) if is_fresh else None
+    if checked.groups.get(group_id) != compared:
+        work.notes.append(Compared(group_id, compared))
     if group.target_epoch < group.epoch and (is_rejoining or _is_time_to_assign(group, work)):
         assign(draft)
 
@@ -329,22 +338,18 @@ def _wants(member: Member) -> tuple[Any, ...]:
     return member.topics, member.pattern, member.rack_id, member.assignor
 
 
-def _topics_seen(draft: Draft, member: Member, work: Work, checked: Checked, *, has_changed: bool) -> int:
-    """What the topics that the group reads are like now, as one number."""
+def _topics_seen(draft: Draft, member: Member, work: Work, checked: Checked, *, has_changed: bool) -> tuple[int, bool]:
+    """What the topics that the group reads are like now, as one number; and whether its patterns were up to date."""
     group, topics = draft.group, work.view.topics
     if not has_changed and checked.groups.get(group.group_id) == (topics.version, group.epoch):
-        return group.metadata_hash
+        return group.metadata_hash, True
     is_fresh = _match_patterns(draft, member, work, checked)
-    if is_fresh:
-        checked.groups[group.group_id] = (topics.version, group.epoch)
-    else:
-        checked.groups.pop(group.group_id, None)
     digest = hashlib.blake2b(digest_size=8)
     for name in draft.group.subscribed_names():
         topic = topics.by_name.get(name)
         if topic is not None:
             digest.update(repr(topic).encode())
-    return int.from_bytes(digest.digest(), signed=True)
+    return int.from_bytes(digest.digest(), signed=True), is_fresh
 
 
 def _match_patterns(draft: Draft, member: Member, work: Work, checked: Checked) -> bool:
@@ -353,7 +358,7 @@ def _match_patterns(draft: Draft, member: Member, work: Work, checked: Checked) 
     is_fresh = True
     for pattern in sorted({each.pattern for each in group.members.values() if each.pattern}):
         known = group.patterns.get(pattern)
-        if known is not None and known.version == topics.version:
+        if known is not None and known.names_hash == topics.names_hash:
             continue
         if known is not None and 0 <= work.now.wall_ms - known.wall_ms < PATTERN_REFRESH_MS:
             is_fresh = False
@@ -364,7 +369,7 @@ def _match_patterns(draft: Draft, member: Member, work: Work, checked: Checked) 
             if pattern == member.pattern:
                 raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern}: {trouble}") from None
             found = known.topics if known is not None else ()
-        draft.put(pattern_record(group.group_id, pattern, Pattern(found, topics.version, work.now.wall_ms)))
+        draft.put(pattern_record(group.group_id, pattern, Pattern(found, topics.names_hash, work.now.wall_ms)))
     return is_fresh
 
 

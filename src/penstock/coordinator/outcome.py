@@ -42,6 +42,9 @@ class Shard(Protocol):
     def postpone(self, timer: Any, until_ms: int) -> None:
         """What followed could not be recorded: later."""
 
+    def put_off(self, by_ms: int) -> None:
+        """All timers are due so much later: for so long nobody could be heard."""
+
     @property
     def wake_at(self) -> int | None:
         """When the first timer is due."""

@@ -3,7 +3,8 @@
 What must stay true: whatever a reply rests on is committed when it leaves, reads included; a shard that is not loaded
 to the end of its log decides nothing; what is of another leader epoch is nothing (R26); leadership lost, or an append
 of which nobody knows what became, throws the whole shard away, and whoever waits is told to ask elsewhere. An append
-that was refused leaves everything as it was, but for the one who asked.
+that was refused leaves everything as it was, but for the one who asked. While another may lead, nobody is heard, and
+nobody is judged for that.
 """
 
 from collections import deque
@@ -92,6 +93,9 @@ class ShardRuntime:
         self._open: dict[int, None] = {}
         self._effects: list[Effect] = []
         self._leased_until_ms: int | None = None
+        self._active_since_ms = 0
+        self._is_lease_awaited = False
+        """Whether timers are due that wait for it."""
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -107,7 +111,7 @@ class ShardRuntime:
                     self.committed_end = event.offset
                     self._answer(now)
             case Leased():
-                self._leased_until_ms = event.until_ms
+                self._extend(event, now)
                 self._answer(now)
             case TimePassed():
                 self._give_up(now)
@@ -130,7 +134,7 @@ class ShardRuntime:
         if self.role is not Role.ACTIVE:
             return None
         assert self.shard is not None
-        at = self.shard.wake_at
+        at = None if self._is_lease_awaited else self.shard.wake_at
         if self._waiting:
             gives_up = self._waiting[0].gives_up_ms
             at = gives_up if at is None or gives_up < at else at
@@ -168,6 +172,7 @@ class ShardRuntime:
             self._read_on(self.applied_end)
             return
         self._move(Role.ACTIVE)
+        self._active_since_ms = now.ms
         self.shard.begin(now)
 
     def _resign(self, event: Resigned) -> None:
@@ -183,6 +188,7 @@ class ShardRuntime:
 
     def _throw_away(self) -> None:
         self.shard = None
+        self._is_lease_awaited = False
         self._waiting.clear()
         refused, self._open = self._open, {}
         self._effects += [Refuse(ticket, ErrorCode.NOT_COORDINATOR) for ticket in refused]
@@ -216,7 +222,18 @@ class ShardRuntime:
             except AppendRefused as refusal:
                 self._refuse(ticket, refusal.code)
 
+    def _extend(self, event: Leased, now: Now) -> None:
+        """Time in which nobody could be heard does not count against anybody."""
+        if self.shard is not None and self.role is Role.ACTIVE and not self._is_leased(now):
+            assert self._leased_until_ms is not None
+            self.shard.put_off(now.ms - max(self._leased_until_ms, self._active_since_ms))
+        self._leased_until_ms = event.until_ms
+        self._is_lease_awaited = False
+
     def _expire(self, now: Now) -> None:
+        if self.role is Role.ACTIVE and not self._is_leased(now):
+            self._is_lease_awaited = True
+            return
         for _ in range(TIMERS_PER_STEP_MAX):
             if self.role is not Role.ACTIVE:
                 return

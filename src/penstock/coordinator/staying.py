@@ -62,7 +62,10 @@ def leave(group: ClassicGroup | None, ask: Ask, ticket: int, work: Work) -> None
         for each in leaving
     ]
     if changed is not None and any(each.error_code is ErrorCode.NONE for each in answers):
-        settle(changed, work)
+        if group is not None and len(changed.members) < len(group.members):
+            settle(changed, work)
+        else:  # an id that was given out is no member yet
+            try_to_complete(changed, work)
         work.notes.append(Replace(changed.group_id, changed))
     if is_one:
         work.reply(ticket, LeaveGroupResponse(error_code=answers[0].error_code))
@@ -102,5 +105,4 @@ def time_is_up(group: ClassicGroup, timer: Timer, work: Work) -> None:
         case _:
             if group.state in (State.COMPLETING, State.STABLE):
                 sync_time_is_up(group, work)
-    is_nothing = group.state is State.EMPTY and not group.pending and not group.generation and group.is_simple
-    work.notes.append(Replace(group.group_id, None if is_nothing else group))
+    work.notes.append(Replace(group.group_id, group))

@@ -68,6 +68,11 @@ class Timers:
         """Forgets a timer."""
         self._due.pop(timer, None)
 
+    def put_off(self, by_ms: int) -> None:
+        """Everything is due so much later."""
+        for timer, (due_ms, chances) in self._due.items():
+            self._due[timer] = (due_ms + by_ms, chances)
+
     def get(self, timer: Timer) -> int | None:
         """When it is due."""
         found = self._due.get(timer)

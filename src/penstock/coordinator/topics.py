@@ -1,6 +1,8 @@
 """The topics of the cluster as far as groups care: names, ids, partitions, and the racks of their replicas."""
 
+import hashlib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from penstock.metadata.image import Image
@@ -22,6 +24,14 @@ class Topics:
         self.by_name = dict(topics)
         self.by_id = {topic.topic_id: topic for topic in topics.values()}
         self.version = version
+
+    @cached_property
+    def names_hash(self) -> int:
+        """The same wherever there are the same names: versions are those of one node."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name in sorted(self.by_name):
+            digest.update(name.encode() + b"\0")
+        return int.from_bytes(digest.digest(), signed=True)
 
 
 NO_TOPICS = Topics({}, -1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.coordinator.work import Ask
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.advertised import parse_address
 from penstock.server.group_coordinator import GroupCoordinator
 from penstock.server.group_shard import DrivenShard
@@ -18,6 +18,10 @@ from penstock.wire.headers import response_frame
 
 CLIENT_ID_CHARACTERS_MAX: Final = 1_000
 """Member ids begin with it, and have to fit into a field."""
+
+
+class Overtaken(ProtocolError):
+    """A request that was sent before others of the same member, and comes after them."""
 
 
 class GroupAnswer(Later):
@@ -74,6 +78,12 @@ def asked_by(call: Call, request: Any) -> Ask:
     """A request with who sent it, as groups are shown (Kafka writes addresses with a slash)."""
     client_id = (call.client_id or "")[:CLIENT_ID_CHARACTERS_MAX]
     return Ask(request, call.version, client_id, f"/{parse_address(call.peer).host}")
+
+
+def check_latest(groups: GroupCoordinator, call: Call, group_id: str, member_id: str) -> None:
+    """Raises Overtaken if the member has spoken on a later connection."""
+    if member_id and not groups.is_latest(group_id, member_id, call.client.number):
+        raise Overtaken("the request is older than what its member said on a later connection")
 
 
 def ask_group(

@@ -166,13 +166,11 @@ class Stage:
 # --- what consumers say -----------------------------------------------------------------------------------------------
 
 
-def subscription(*names: str, owned: dict[str, list[int]] | None = None, generation: int | None = None) -> bytes:
-    version = 1 if generation is None else 2
+def subscription(*names: str, owned: dict[str, list[int]] | None = None, generation: int = -1) -> bytes:
+    version = 1 if generation < 0 else 2
     out = bytearray(struct.pack(">h", version))
     listed = [TopicPartition(topic=name, partitions=numbers) for name, numbers in (owned or {}).items()]
-    told = ConsumerProtocolSubscription(
-        topics=names, owned_partitions=listed, generation_id=-1 if generation is None else generation
-    )
+    told = ConsumerProtocolSubscription(topics=names, owned_partitions=listed, generation_id=generation)
     write_into(out, told, version)
     return bytes(out)
 

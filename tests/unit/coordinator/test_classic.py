@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from penstock.coordinator.classic import MOVES, ClassicGroup, State, group_of
+from penstock.coordinator.events import Leased
 from penstock.coordinator.subscriptions import assignment_bytes
 from penstock.coordinator.work import Ask
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from tests.unit.coordinator.stage import QUICK, Stage, beat, commit, join, subscription, sync
+from tests.unit.coordinator.stage import QUICK, Stage, alive, beat, commit, join, subscription, sync
 
 NONE = ErrorCode.NONE
 
@@ -405,3 +406,42 @@ def test_moves_are_those_of_the_table() -> None:
     with pytest.raises(AssertionError, match="no move"):
         ClassicGroup("g").move(State.STABLE, 0)
     assert {state for move in MOVES for state in move} == set(State)
+
+
+def test_an_id_that_is_given_back_disturbs_nobody() -> None:
+    stage = Stage()
+    alone(stage)
+    pending = stage.ask(join()).member_id
+    gone = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=pending)])
+    assert stage.ask(gone, version=5).members[0].error_code is NONE
+    assert stage.group().state is State.STABLE
+
+
+def test_a_group_with_offsets_stays_when_an_id_is_given_back() -> None:
+    stage = Stage()
+    stage.ask(commit({0: 5}))
+    pending = stage.ask(join()).member_id
+    stage.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=pending)]), version=5)
+    assert stage.group().is_empty
+    stage.ask(join())
+    stage.pass_time(20_000)
+    assert stage.group().is_empty
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_nobody_is_out_for_not_being_heard_while_nobody_could_be(*, is_new: bool) -> None:
+    """Another may lead, for all the coordinator knows: it answers nobody, and then has to listen first."""
+    stage = Stage()
+    member_id, epoch = "m", 1
+    if is_new:
+        stage.ask(alive("m", 0))
+    else:
+        member_id, epoch = alone(stage)
+    stage.do(Leased(stage.now_ms + 1_000))
+    stage.pass_time(300_000)
+    stage.do(Leased(stage.now_ms + 1_000_000))
+    stage.pass_time(9_000)
+    answer = stage.ask(alive("m", epoch) if is_new else beat(member_id, epoch))
+    assert answer.error_code is NONE
+    stage.pass_time(100_000)
+    assert stage.group().is_empty

@@ -7,7 +7,7 @@ import pytest
 from penstock.coordinator.classic import ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup
 from penstock.coordinator.groups import GroupShard
-from penstock.coordinator.ports import Now
+from penstock.coordinator.ports import AppendRefused, Now
 from penstock.coordinator.settings import GroupSettings
 from penstock.coordinator.subscriptions import assignment, assignment_bytes
 from penstock.coordinator.timers import SESSION, SetTimer, Timer
@@ -391,19 +391,6 @@ def test_what_a_member_had_a_generation_ago_says_nothing_about_what_it_has_given
     assert new.beat() == {"a": [2, 3]}
 
 
-def test_nor_does_its_very_first_join_which_names_no_generation() -> None:
-    stage = Stage()
-    old, _ = classic(stage)
-    new = Reader(stage, "n")
-    late = stage.ask(join(old, metadata=subscription("a", generation=-1)))
-    assert late.generation_id == 1
-    assert new.beat() == {}
-    assert assigned(stage.ask(sync(old, 1))) == [0, 1]
-    assert new.beat() == {}
-    stage.ask(join(old, metadata=subscription("a", owned={"a": [0, 1]}, generation=1)))
-    assert new.beat() == {"a": [2, 3]}
-
-
 def test_who_does_not_come_for_what_a_join_gave_it_is_asked_to_join_again() -> None:
     """The JoinGroup was held up on the way, and nobody waits for its answer any more."""
     stage = Stage()
@@ -448,6 +435,61 @@ def test_and_back_when_the_last_new_member_leaves() -> None:
     stage.elect()
     assert isinstance(stage.group(), ClassicGroup)
     assert list(stage.group().members) == [old]
+
+
+def test_or_when_a_static_member_comes_back_with_the_classic_protocol() -> None:
+    stage = Stage()
+    Reader(stage, "m", instance="i")
+    other = stage.ask(join()).member_id
+    stage.ask(join(other))
+    stage.ask(alive("m", -2, instance="i", names=None), version=1)
+    stage.send(join(instance="i"))
+    group = stage.group()
+    assert isinstance(group, ClassicGroup)
+    assert group.state is State.PREPARING
+    assert other in group.members
+    assert len(group.members) == 2
+
+
+def test_a_static_member_comes_back_with_the_new_protocol_at_once() -> None:
+    """It may have been killed, and the others may not wait for its session to end."""
+    stage = Stage()
+    ticket = stage.send(join(instance="i"))
+    stage.pass_time(0)
+    first = stage.answers[ticket]
+    stage.send(sync(first.member_id, 1, {first.member_id: assignment_bytes({"a": [0, 1, 2, 3]}, 1)}))
+    new = stage.ask(alive("n", 0, instance="i"), version=1)
+    assert new.error_code is NONE
+    assert list(stage.group().members) == ["n"]
+    assert stage.ask(beat(first.member_id, 1)).error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_refused_append_leaves_no_memory_of_topics_that_were_looked_at() -> None:
+    stage = Stage(known=topics(topic("orders-1", 2), version=0))
+    one, two = Reader(stage, "m", pattern="orders-.*"), Reader(stage, "n", pattern="orders-.*")
+    for reader in (one, two, one, two):
+        reader.beat()
+    stage.topics = topics(topic("orders-1", 2), topic("orders-2", 2), version=1)
+    stage.pass_time(15_000)
+    stage.log.refusal = AppendRefused("too few in sync")
+    stage.ask(alive("m", one.epoch, owned=one.has))
+    stage.ask(alive("n", -1))
+    for _ in range(10):
+        stage.pass_time(5_000)
+        one.beat()
+    assert one.has == {"orders-1": [0, 1], "orders-2": [0, 1]}
+
+
+def test_the_next_coordinator_sees_topics_that_were_made_meanwhile() -> None:
+    """Versions of topics are those of one node: its own may be the same."""
+    stage = Stage(known=topics(topic("orders-1", 1), version=0))
+    reader = Reader(stage, "m", pattern="orders-.*")
+    stage.topics = topics(topic("orders-1", 1), topic("orders-2", 1), version=0)
+    stage.elect()
+    for _ in range(10):
+        stage.pass_time(5_000)
+        reader.beat()
+    assert reader.has == {"orders-1": [0], "orders-2": [0]}
 
 
 def test_also_when_it_times_out() -> None:

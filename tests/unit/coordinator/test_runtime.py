@@ -177,7 +177,9 @@ def test_a_leader_of_yesterday_answers_nothing() -> None:
     assert stage.ask(fetch()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     stage.do(TimePassed())
     assert waiting not in stage.answers
+    assert stage.runtime.wake_at is None
     stage.do(Leased(stage.now_ms + 100))
+    stage.do(TimePassed())
     assert waiting in stage.answers
 
 

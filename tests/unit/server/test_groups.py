@@ -358,6 +358,19 @@ def test_a_heartbeat_that_was_overtaken_closes_its_connection() -> None:
     run(story)
 
 
+def test_so_does_a_join_that_was_overtaken() -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        old, new = (ClassicMember(cluster, "o", TOPIC, PARTITIONS) for _ in range(2))
+        assert await old.join() is NONE
+        new.member_id = old.member_id
+        assert await new.join() is NONE
+        with pytest.raises(ClientError):
+            await old.join()
+        assert await new.heartbeat() is NONE
+
+    run(story)
+
+
 def test_what_cannot_be_kept_is_refused() -> None:
     async def story(town: Town, cluster: Cluster) -> None:
         asking = Asking(cluster, "big")

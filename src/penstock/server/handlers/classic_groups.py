@@ -6,7 +6,7 @@ Answers   what the group's coordinator decides (`coordinator/joining.py`, `stayi
           whatever else comes on its connection meanwhile is decided at once, and answered in order.
 Departs   from Kafka 4.3: a join that no record could hold is INVALID_REQUEST; a static member that comes back and
           wants other topics starts a rebalance; a coordinator that stood still listens before it takes anybody for
-          gone.
+          gone; a join on a connection that is older than the one of the member's last join closes that connection.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from penstock.coordinator import joining
 from penstock.model.errors import ErrorCode
 from penstock.model.limits import DEFAULT_LIMITS
-from penstock.server.group_answer import ask_group, framed
+from penstock.server.group_answer import ask_group, check_latest, framed
 from penstock.server.handlers.needs import node_of
 from penstock.server.serving import Answer, Call, serves_frames
 from penstock.wire.codec import decode_request
@@ -33,8 +33,10 @@ def join_group(call: Call, frame: memoryview, position: int) -> Answer:
     request = decode_request(JoinGroupRequest, call.version, frame, position)
     if len(frame) > JOIN_BYTES_MAX:
         return framed(call, joining.refusal(ErrorCode.INVALID_REQUEST, call.version, request.member_id))
+    groups = node_of(call).groups
+    check_latest(groups, call, request.group_id, request.member_id)
     return ask_group(
-        node_of(call).groups,
+        groups,
         call,
         request.group_id,
         request,

@@ -9,8 +9,8 @@ Departs   from Kafka 4.3: a heartbeat on a connection that is older than one on 
           its instance id, as franz-go's do.
 """
 
-from penstock.model.errors import ErrorCode, ProtocolError
-from penstock.server.group_answer import ask_group, framed
+from penstock.model.errors import ErrorCode
+from penstock.server.group_answer import ask_group, check_latest, framed
 from penstock.server.handlers.group_admin import ask_shards
 from penstock.server.handlers.needs import node_of
 from penstock.server.serving import Answer, Call, serves, serves_frames
@@ -28,10 +28,6 @@ from penstock.wire.messages.consumer_group_heartbeat import (
 FEATURE = "group.version"
 
 
-class Overtaken(ProtocolError):
-    """A request that was sent before others of the same member, and comes after them."""
-
-
 @serves_frames(ConsumerGroupHeartbeatRequest, is_prompt=True)
 def consumer_group_heartbeat(call: Call, frame: memoryview, position: int) -> Answer:
     """A member comes, stays or goes, and learns what it is to read."""
@@ -39,8 +35,7 @@ def consumer_group_heartbeat(call: Call, frame: memoryview, position: int) -> An
     groups = node_of(call).groups
     if not speaks_consumer_protocol(call):
         return framed(call, _refused(ErrorCode.UNSUPPORTED_VERSION))
-    if request.member_id and not groups.is_latest(request.group_id, request.member_id, call.client.number):
-        raise Overtaken("its heartbeat is older than what its member said on a later connection")
+    check_latest(groups, call, request.group_id, request.member_id)
     return ask_group(groups, call, request.group_id, request, _refused)
 
 
