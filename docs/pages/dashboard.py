@@ -163,6 +163,17 @@ ROWS: dict[str, Sequence[Panel]] = {
                 Query(f'sum({_GROUPS}empty{{job="$job"}})', "empty"),
             ],
         ),
+        Panel(
+            "Partitions whose lag is not known, by group and topic",
+            [
+                Query(
+                    "sum by (consumergroup, topic) "
+                    '(penstock_consumergroup_lag_unknown_partitions{job="$job",topic=~"$topic"})',
+                    "{{consumergroup}} {{topic}}",
+                )
+            ],
+            says="Nobody leads them, or their leader does not answer. They are missing from the lag beside.",
+        ),
     ),
     "Requests": (
         Panel(

@@ -53,8 +53,42 @@ do not restart a node because of it.
 ## Prometheus and Grafana
 
 [deploy/prometheus](../deploy/prometheus) has a configuration to begin with, alert rules, and their tests;
-[deploy/grafana/penstock.json](../deploy/grafana/penstock.json) is a dashboard to import. A test in CI has a
+[deploy/grafana/penstock.json](../deploy/grafana/penstock.json) is a dashboard. A test in CI has a
 Prometheus scrape a cluster of three nodes, asks it every query of the dashboard, and kills a node to see alerts fire.
+
+1. **Targets.** In `prometheus.yml`, give every cluster a job of its own, with all its nodes. For `penstock dev`, and a
+   Prometheus on the same machine:
+
+   ```yaml
+   rule_files:
+     - penstock-alerts.yml
+   scrape_configs:
+     - job_name: penstock
+       static_configs:
+         - targets: ["localhost:9644"]
+   ```
+
+   For `penstock cluster up` they are the addresses that `penstock cluster status` tells, for servers those of their
+   `metrics.listener`.
+2. **Rules.** Put `penstock-alerts.yml` beside that file, have both checked, and let Prometheus read them anew
+   (`systemctl reload prometheus`, or a HUP signal):
+
+   ```sh
+   promtool check rules penstock-alerts.yml
+   promtool check config prometheus.yml
+   ```
+
+   `promtool test rules penstock-alerts-test.yml` shows that they fire when they should. On Prometheus' own pages,
+   *Status → Targets* has the nodes as UP, and *Alerts* has the rules.
+3. **Dashboard.** In Grafana, add that Prometheus as a data source. Then *Dashboards → New → Import*, upload
+   `penstock.json`, and choose the data source and the cluster (its job) at the top of the dashboard. It is made for
+   Grafana 9 and newer.
+
+The job may have any name. Rules go by metrics: NodeDown watches all targets of a job in which some node has told
+`penstock_info` within a day; everything else sums by job, which is why two clusters must not share one. Names that
+Strimzi and kafka_exporter have, too, are taken from every job: a Prometheus that also watches Apache Kafka under these
+names gives alerts for it as well. NoActiveController also fires when no job tells of any controller: nothing is
+scraped then.
 
 | Alert | When | What to do |
 |---|---|---|
@@ -81,9 +115,25 @@ and whoever asks meanwhile gets the same page.
 
 Groups are told by who coordinates them. When somebody looks, the coordinator asks leaders where logs end, and reads
 the timestamp of the first record that a group has not consumed, unless it knows it already; so
-`kafka_consumergroup_lag_seconds` is as exact as clocks are, and 0 where a group has read everything. Who does not
-answer within three seconds is told as of the look before. [Groups](groups.md#looking-after-groups) says what the
-seconds mean.
+`kafka_consumergroup_lag_seconds` is as exact as clocks are, and 0 where a group has read everything.
+[Groups](groups.md#looking-after-groups) says what the seconds mean.
+
+## What is not known is not told
+
+All leaders are asked at the same time, and waited for at most three seconds. A partition that nobody leads, or whose
+leader does not answer by then, has no `kafka_consumergroup_lag` and no `…_lag_seconds` until it is known again,
+rather than an old number; `kafka_consumergroup_lag_sum` is the sum of the others, and missing if there are none. What
+the coordinator knows itself, `kafka_consumergroup_current_offset` and its sum, is always there.
+`penstock_consumergroup_lag_unknown_partitions` counts by group and topic what is missing, and is 0 otherwise; this
+names the partitions:
+
+```
+kafka_consumergroup_current_offset unless kafka_consumergroup_lag
+```
+
+GroupFallsBehind bridges gaps of up to five minutes with the last number; after that GroupLagUnknown tells. A group
+whose coordinator is gone, because nobody leads its partition of `__consumer_offsets`, has no series at all:
+OfflinePartitions tells.
 
 ## Not there
 

@@ -27,7 +27,13 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 HERE = ("--dir", "c")
 FOUND_S = 60.0
 VARIABLES = {"$__rate_interval": "10s", "$job": "penstock", "$instance": ".+", "$topic": ".+"}
-ON_A_KILL = {"NodeDown", "OfflinePartitions", "UnderMinIsrPartitionCount", "UnderReplicatedPartitions"}
+ON_A_KILL = {
+    "NodeDown",
+    "OfflinePartitions",
+    "UnderMinIsrPartitionCount",
+    "UnderReplicatedPartitions",
+    "GroupLagUnknown",
+}
 DECLARED = {metric.name for collector in COLLECTORS for metric in collector.metrics}
 
 
@@ -72,14 +78,21 @@ def test_rules_are_sound_and_do_what_their_test_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("underminisrpartitioncount{job", "underreplicatedpartitions{job"),
-        ("offlinepartitionscount{", "offlinepartitioncount{"),
-        ('up{job="penstock"} == 0', 'up{job="penstock"} == 1'),
+        ("underminisrpartitioncount)", "underreplicatedpartitions)"),
+        ("offlinepartitionscount)", "offlinepartitioncount)"),
+        ("up == 0", "up == 1"),
+        (" and on (job) last_over_time(penstock_info[1d])", ""),
+        ("last_over_time(penstock_info[1d])", "penstock_info"),
+        ("or absent(", "unless absent("),
         ("< 1e9", "< 1e8"),
         ("* 3600) < 0", "* 3600) < -1e12"),
         ("0.05 *", "0.005 *"),
         ("for: 10m", "for: 10s"),
-        ('lag_seconds{job="penstock"}) > 300', 'lag_seconds{job="penstock"}) > 500'),
+        ("lag_seconds[5m])) > 300", "lag_seconds[5m])) > 500"),
+        ("last_over_time(kafka_consumergroup_lag_seconds[5m])", "kafka_consumergroup_lag_seconds"),
+        ("unknown_partitions) > 0", "unknown_partitions) > 5"),
+        (',topic!~"__.*"', ""),
+        ("offlinepartitionscount)", 'offlinepartitionscount{job="penstock"})'),
     ],
 )
 def test_a_rule_that_is_wrong_is_noticed(tmp_path: Path, old: str, new: str) -> None:
@@ -108,6 +121,8 @@ def traffic(bootstrap: str) -> Iterator[list[int]]:
     def go_on() -> None:
         with SyncClient(bootstrap) as client:
             client.commit_offset("orders", "billing", 0, 0)
+            for partition in range(6):
+                client.commit_offset("alone", "billing", partition, 0)
             while not stop.is_set():
                 for number in range(20):
                     client.publish("orders", str(number).encode(), b"v" * 100)
@@ -142,6 +157,10 @@ def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
             prometheus.until(lambda: prometheus.firing() >= ON_A_KILL, FOUND_S)
             offline = "max(kafka_controller_kafkacontroller_offlinepartitionscount)"
             prometheus.until(lambda: [value for _, value in prometheus.query(offline)] == [2], FOUND_S)
+            unknown = "kafka_consumergroup_current_offset unless kafka_consumergroup_lag"
+            prometheus.until(lambda: len(prometheus.query(unknown)) == 2, FOUND_S)
+            known = "kafka_consumergroup_lag"
+            prometheus.until(lambda: len(prometheus.query(known)) == 1 + 4, FOUND_S)
     finally:
         shell.run("cluster", "down", *HERE)
 

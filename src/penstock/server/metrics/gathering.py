@@ -92,7 +92,7 @@ def gathering_of(node: "Node", commits: Timing, footprint: Callable[[], Footprin
         return controller.settings.number("metrics.partitions.max")
 
     ports = ClientPorts(node.network, node.clock, node.entropy)
-    survey = LagSurvey(node.groups, ports, lambda: node.address, most)
+    survey = LagSurvey(node.groups, controller, ports, lambda: node.address, most)
     return Gathering(
         (
             ProcessCollector(node.cluster_id, controller.node_id, node.stalls, node.clock, footprint),

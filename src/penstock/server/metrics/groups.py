@@ -3,11 +3,12 @@
 By kafka_exporter's names, and by those that Strimzi gives to what a coordinator tells of itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from penstock.coordinator.groups import GroupShard
 from penstock.model.ports import Clock
-from penstock.server.group_lag import LagSurvey
+from penstock.server.group_lag import LagSurvey, Standing
 from penstock.server.metrics.collector import PIECE, Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
 
@@ -19,14 +20,33 @@ _SLOW = (
 
 CURRENT = Metric("kafka_consumergroup_current_offset", Kind.GAUGE, "Where a group goes on in a partition.", _OF)
 CURRENT_SUM = Metric("kafka_consumergroup_current_offset_sum", Kind.GAUGE, "The sum of these over a topic.", _SUM)
-LAG = Metric("kafka_consumergroup_lag", Kind.GAUGE, "Records that a group has not consumed yet.", _OF, _SLOW)
-LAG_SUM = Metric("kafka_consumergroup_lag_sum", Kind.GAUGE, "The sum of these over a topic.", _SUM, _SLOW)
+LAG = Metric(
+    "kafka_consumergroup_lag",
+    Kind.GAUGE,
+    "Records that a group has not consumed yet; no series while it is not known where the log ends.",
+    _OF,
+    _SLOW,
+)
+LAG_SUM = Metric(
+    "kafka_consumergroup_lag_sum",
+    Kind.GAUGE,
+    "The sum of these over a topic: of the partitions that have one.",
+    _SUM,
+    _SLOW,
+)
 LAG_SECONDS = Metric(
     "kafka_consumergroup_lag_seconds",
     Kind.GAUGE,
     "The age of the first record that a group has not consumed, read from that record; 0 at the end.",
     _OF,
     _SLOW,
+)
+UNKNOWN = Metric(
+    "penstock_consumergroup_lag_unknown_partitions",
+    Kind.GAUGE,
+    "Partitions that have no lag, or no seconds, because nobody leads them or their leader did not tell in time.",
+    _SUM,
+    "Bring back the brokers that have their replicas: `penstock cluster health` names them.",
 )
 MEMBERS = Metric("kafka_consumergroup_members", Kind.GAUGE, "Members of a group.", ("consumergroup",))
 LEFT_OUT = Metric(
@@ -64,6 +84,7 @@ class GroupCollector(Collector):
         LAG,
         LAG_SUM,
         LAG_SECONDS,
+        UNKNOWN,
         MEMBERS,
         LEFT_OUT,
         GROUPS,
@@ -83,23 +104,10 @@ class GroupCollector(Collector):
         """Groups first, then where they are."""
         shards = list(self._survey.shards())
         yield from self._count(page, shards)
-        current, lag, seconds = page.families((CURRENT, LAG, LAG_SECONDS))
-        current_sum, lag_sum = page.families((CURRENT_SUM, LAG_SUM))
         now_ms = self._clock.wall_ms()
         for group, found in sorted(self._survey.found.items()):
-            sums: dict[str, tuple[int, int]] = {}
-            for each in found:
-                topic = each.partition.topic
-                labelled = labels(consumergroup=group, topic=topic, partition=each.partition.partition)
-                current.add(each.committed, labelled)
-                lag.add(each.records, labelled)
-                if (age_s := each.seconds_at(now_ms)) is not None:
-                    seconds.add(age_s, labelled)
-                offsets, records = sums.get(topic, (0, 0))
-                sums[topic] = offsets + each.committed, records + each.records
-            for topic, (offsets, records) in sums.items():
-                current_sum.add(offsets, labels(consumergroup=group, topic=topic))
-                lag_sum.add(records, labels(consumergroup=group, topic=topic))
+            _tell_partitions(page, group, found, now_ms)
+            _tell_sums(page, group, found)
             yield
         page.family(LEFT_OUT).add(self._survey.left_out)
 
@@ -130,3 +138,26 @@ class GroupCollector(Collector):
         for state, metric in STATES.items():
             page.family(metric).add(states[state])
         yield
+
+
+def _tell_partitions(page: Page, group: str, found: Sequence[Standing], now_ms: int) -> None:
+    current, lag, seconds = page.families((CURRENT, LAG, LAG_SECONDS))
+    for each in found:
+        topic, partition = each.partition
+        labelled = labels(consumergroup=group, topic=topic, partition=partition)
+        current.add(each.committed, labelled)
+        if each.lag is None:
+            continue
+        lag.add(each.lag.records, labelled)
+        if each.is_age_known and (age_s := each.lag.seconds_at(now_ms)) is not None:
+            seconds.add(age_s, labelled)
+
+
+def _tell_sums(page: Page, group: str, found: Sequence[Standing]) -> None:
+    current, lag, unknown = page.families((CURRENT_SUM, LAG_SUM, UNKNOWN))
+    for topic, standings in groupby(found, lambda each: each.partition.topic):
+        several, labelled = list(standings), labels(consumergroup=group, topic=topic)
+        current.add(sum(each.committed for each in several), labelled)
+        if known := [each.lag.records for each in several if each.lag is not None]:
+            lag.add(sum(known), labelled)
+        unknown.add(sum(not each.is_age_known for each in several), labelled)
