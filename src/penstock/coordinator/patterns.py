@@ -1,44 +1,41 @@
 r"""Regular expressions over topic names, in RE2's manner: time is linear in the name, whatever the pattern.
 
-A pattern becomes a graph of states, all of which are followed at once; there is no going back. Length, states and
-repetition are bounded when it is compiled. Supported: literals, `.`, classes, `\d \w \s` and their opposites, groups
-(also `(?:…)` and `(?i)` in front), `|`, `* + ? {m,n}` (greedy or not is the same here), `^ $ \A \z`. A pattern must
-match the whole name, as in Kafka. Back references and looking around do not exist in RE2 either.
+A pattern becomes a graph of states, all of which are followed at once; there is no going back. A set of states is a
+number with a bit for each. Length, states, repetition and the work of compiling are bounded. Supported: literals, `.`,
+classes, `\d \w \s` and their opposites, groups (also `(?:…)` and `(?i)` in front), `|`, `* + ? {m,n}` (greedy or not is
+the same here), `^ $ \A \z`. A pattern must match the whole name, as in Kafka. Back references and looking around do not
+exist in RE2 either.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 PATTERN_CHARS_MAX: Final = 1_024
 STATES_MAX: Final = 2_000
 REPEAT_MAX: Final = 1_000
 DEPTH_MAX: Final = 50
+WORK_MAX: Final = 20_000
+"""Nodes and states that are looked at to compile a pattern; beyond this it is refused."""
 KNOWN_MAX: Final = 2_000
 """Steps that a pattern remembers."""
-STEPS_MAX: Final = 200_000
-"""States that are looked at to find the topics of one pattern; beyond this it is refused."""
+STEPS_MAX: Final = 20_000
+"""States that are followed to find the topics of one pattern; beyond this it is refused."""
 CODE_MAX: Final = 0x10FFFF
+
+Ranges = tuple[tuple[int, int], ...]
+"""A set of characters, both ends included."""
 
 
 class InvalidPattern(ValueError):
     """The pattern cannot be read, or is too large."""
 
 
-class Chars(NamedTuple):
-    """A set of characters: ranges, both ends included."""
-
-    ranges: tuple[tuple[int, int], ...]
-    is_negated: bool = False
-
-    def has(self, code: int) -> bool:
-        """Whether a character is in it."""
-        return any(first <= code <= last for first, last in self.ranges) != self.is_negated
-
-
 _DIGIT: Final = ((48, 57),)
 _WORD: Final = ((48, 57), (65, 90), (95, 95), (97, 122))
 _SPACE: Final = ((9, 10), (12, 13), (32, 32))
-_ANY: Final = Chars(((10, 10),), is_negated=True)
+_ANY: Final = ((0, 9), (11, CODE_MAX))
 _ESCAPES: Final = {"n": 10, "t": 9, "r": 13, "f": 12, "v": 11, "a": 7}
 _CLASSES: Final = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
 _NAMED: Final = {
@@ -59,7 +56,7 @@ _CHAR, _SPLIT, _BEGIN, _END, _DONE = range(5)
 class _Node(NamedTuple):
     kind: str
     parts: tuple["_Node", ...] = ()
-    chars: Chars | None = None
+    chars: Ranges = ()
     least: int = 0
     most: int = -1
 
@@ -67,15 +64,25 @@ class _Node(NamedTuple):
 _EMPTY: Final = _Node("row")
 
 
-def _inverted(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    found, start = [], 0
+def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The same characters, sorted, none of them twice."""
+    found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if first > start:
-            found.append((start, first - 1))
-        start = max(start, last + 1)
-    if start <= CODE_MAX:
-        found.append((start, CODE_MAX))
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
     return tuple(found)
+
+
+def _inverted(ranges: Ranges) -> Ranges:
+    edges = ((-1, -1), *_merged(ranges), (CODE_MAX + 1, CODE_MAX + 1))
+    return tuple((one[1] + 1, other[0] - 1) for one, other in pairwise(edges) if one[1] + 1 < other[0])
+
+
+def _repeat(node: _Node, least: int, most: int) -> _Node:
+    """Nothing stays nothing, however often."""
+    return _EMPTY if node == _EMPTY or not most else _Node("repeat", (node,), least=least, most=most)
 
 
 class _Parser:
@@ -116,8 +123,10 @@ class _Parser:
     def _row(self, depth: int) -> _Node:
         parts: list[_Node] = []
         while self._peek() not in ("", "|", ")"):
-            parts.append(self._repeated(self._single(depth)))
-        return _Node("row", tuple(parts))
+            part = self._repeated(self._single(depth))
+            if part != _EMPTY:
+                parts.append(part)
+        return parts[0] if len(parts) == 1 else _Node("row", tuple(parts))
 
     def _repeated(self, node: _Node) -> _Node:
         bounds = {"*": (0, -1), "+": (1, -1), "?": (0, 1)}
@@ -136,7 +145,7 @@ class _Parser:
             if self._peek() == "?":  # as little as possible matches the same names
                 self._at += 1
             is_repeated = True
-            node = _Node("repeat", (node,), least=least, most=most)
+            node = _repeat(node, least, most)
 
     def _counted(self) -> tuple[int, int] | None:
         end = self._text.find("}", self._at)
@@ -196,7 +205,7 @@ class _Parser:
             return _Node("row", tuple(_Node("char", chars=self._cased(((ord(each), ord(each)),))) for each in quoted))
         return _Node("char", chars=self._cased(self._escape(char)))
 
-    def _escape(self, char: str) -> tuple[tuple[int, int], ...]:
+    def _escape(self, char: str) -> Ranges:
         if char in _CLASSES:
             return _CLASSES[char]
         if char.lower() in _CLASSES:
@@ -207,7 +216,7 @@ class _Parser:
             raise InvalidPattern(f"there is no \\{char}")
         return ((ord(char), ord(char)),)
 
-    def _bracket(self) -> tuple[tuple[int, int], ...]:
+    def _bracket(self) -> Ranges:
         is_negated = self._peek() == "^"
         self._at += is_negated
         ranges: list[tuple[int, int]] = []
@@ -229,7 +238,7 @@ class _Parser:
                 ranges += first
         return _inverted(tuple(ranges)) if is_negated else tuple(ranges)
 
-    def _named(self) -> tuple[tuple[int, int], ...]:
+    def _named(self) -> Ranges:
         end = self._text.find(":]", self._at)
         name = self._text[self._at + 1 : end] if end > 0 else ""
         if name.removeprefix("^") not in _NAMED:
@@ -238,16 +247,14 @@ class _Parser:
         ranges = _NAMED[name.removeprefix("^")]
         return _inverted(ranges) if name.startswith("^") else ranges
 
-    def _cased(self, ranges: tuple[tuple[int, int], ...]) -> Chars:
-        if not self._ignores_case:
-            return Chars(ranges)
+    def _cased(self, ranges: Ranges) -> Ranges:
         more = list(ranges)
-        for first, last in ranges:
+        for first, last in ranges if self._ignores_case else ():
             for low, shift in ((65, 32), (97, -32)):
                 start, end = max(first, low), min(last, low + 25)
                 if start <= end:
                     more.append((start + shift, end + shift))
-        return Chars(tuple(more))
+        return _merged(more)
 
 
 class Regex:
@@ -257,17 +264,57 @@ class Regex:
         if len(text) > PATTERN_CHARS_MAX:
             raise InvalidPattern(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
         self.text = text
-        self._states: list[tuple[int, Chars | None, int, int]] = []
-        self._start = self._compile(_Parser(text).parse(), self._add(_DONE))
-        self._known: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
-        self._steps = 0
+        self._work = 0
+        self._states: list[tuple[int, Ranges, int, int]] = []
+        start = self._compile(_Parser(text).parse(), self._add(_DONE))
+        self._first = self._reached(_SPLIT, _BEGIN)[start]
+        self._takes_nothing = bool(self._reached(_SPLIT, _BEGIN, _END)[start] & 1)
+        self._last = sum(1 << at for at, reached in enumerate(self._reached(_SPLIT, _END)) if reached & 1)
+        """States in which a name may end. The first state is the one that is done."""
+        reached = self._reached(_SPLIT)
+        self._next = [reached[to] for _, _, to, _ in self._states]
+        self._bounds, self._fitting = self._sorted_out()
+        self._known: dict[int, int] = {}
+        self.steps = 0
+        """States that the last search followed."""
 
     def found_in(self, names: Iterable[str]) -> tuple[str, ...]:
         """The names that match, sorted. InvalidPattern where that is too much to ask."""
-        self._steps = 0
+        self.steps = 0
         return tuple(name for name in sorted(names) if self.matches(name))
 
-    def _add(self, kind: int, chars: Chars | None = None, to: int = -1, other: int = -1) -> int:
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        if not name:
+            return self._takes_nothing
+        states = self._first
+        for char in name:
+            left = states & self._fitting[bisect_right(self._bounds, ord(char))]
+            if not left:
+                return False
+            states = self._known.get(left) or self._step(left)
+        return bool(states & self._last)
+
+    def _step(self, left: int) -> int:
+        """Where those that took a character go on."""
+        self.steps += 1 + left.bit_count()
+        if self.steps > STEPS_MAX:
+            raise InvalidPattern("the pattern takes too long to match all topics")
+        states, todo = 0, left
+        while todo:
+            at = todo.bit_length() - 1
+            states |= self._next[at]
+            todo ^= 1 << at
+        if len(self._known) < KNOWN_MAX:
+            self._known[left] = states
+        return states
+
+    def _toil(self, count: int) -> None:
+        self._work += count
+        if self._work > WORK_MAX:
+            raise InvalidPattern("the pattern is too large: repetitions are nested too deep")
+
+    def _add(self, kind: int, chars: Ranges = (), to: int = -1, other: int = -1) -> int:
         if len(self._states) >= STATES_MAX:
             raise InvalidPattern(f"the pattern is too large: more than {STATES_MAX} states")
         self._states.append((kind, chars, to, other))
@@ -275,13 +322,14 @@ class Regex:
 
     def _compile(self, node: _Node, then: int) -> int:
         """The state in which matching the node begins, if `then` is where it goes on."""
+        self._toil(1)
         match node.kind:
             case "char":
                 return self._add(_CHAR, node.chars, then)
             case "begin":
-                return self._add(_BEGIN, None, then)
+                return self._add(_BEGIN, (), then)
             case "end":
-                return self._add(_END, None, then)
+                return self._add(_END, (), then)
             case "row":
                 for part in reversed(node.parts):
                     then = self._compile(part, then)
@@ -289,55 +337,51 @@ class Regex:
             case "choice":
                 start = self._compile(node.parts[-1], then)
                 for part in reversed(node.parts[:-1]):
-                    start = self._add(_SPLIT, None, self._compile(part, then), start)
+                    start = self._add(_SPLIT, (), self._compile(part, then), start)
                 return start
+        return self._compile_repeat(node, then)
+
+    def _compile_repeat(self, node: _Node, then: int) -> int:
         (part,) = node.parts
         if node.most < 0:
-            loop = self._add(_SPLIT, None, -1, then)
-            self._states[loop] = (_SPLIT, None, self._compile(part, loop), then)
+            loop = self._add(_SPLIT, (), -1, then)
+            self._states[loop] = (_SPLIT, (), self._compile(part, loop), then)
             then = loop
-        for _ in range(max(0, node.most - node.least) if node.most >= 0 else 0):
-            then = self._add(_SPLIT, None, self._compile(part, then), then)
+        end = then
+        for _ in range(node.most - node.least):
+            then = self._add(
+                _SPLIT, (), self._compile(part, then), end
+            )  # who takes no more of them takes none of the rest
         for _ in range(node.least):
             then = self._compile(part, then)
         return then
 
-    def _reached(self, states: list[int], *, is_begin: bool, is_end: bool) -> tuple[int, ...]:
-        """All states that can be reached without a character."""
-        seen: set[int] = set()
-        todo = list(states)
-        while todo:
-            at = todo.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            kind, _, to, other = self._states[at]
-            if kind == _SPLIT:
-                todo += (to, other)
-            elif (kind == _BEGIN and is_begin) or (kind == _END and is_end):
-                todo.append(to)
-        return tuple(sorted(seen))
+    def _reached(self, *through: int) -> list[int]:
+        """For each state all that can be reached from it without a character, by way of states of these kinds."""
+        found = [1 << at for at in range(len(self._states))]
+        ways = [(at, to, other) for at, (kind, _, to, other) in enumerate(self._states) if kind in through]
+        has_grown = True
+        while has_grown:
+            self._toil(len(ways))
+            has_grown = False
+            for at, to, other in ways:
+                more = found[at] | found[to] | found[other if other >= 0 else to]
+                has_grown |= more != found[at]
+                found[at] = more
+            ways.reverse()  # most go on to a state before them, loops to one behind
+        return found
 
-    def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
-        states = self._reached([self._start], is_begin=True, is_end=not name)
-        for number, char in enumerate(name):
-            is_end = number == len(name) - 1
-            code = ord(char)
-            known = self._known.get((states, ~code if is_end else code))
-            if known is None:
-                after = [
-                    to
-                    for kind, chars, to, _ in map(self._states.__getitem__, states)
-                    if kind == _CHAR and chars is not None and chars.has(code)
-                ]
-                known = self._reached(after, is_begin=False, is_end=is_end)
-                self._steps += len(states)
-                if self._steps > STEPS_MAX:
-                    raise InvalidPattern("the pattern takes too long to match all topics")
-                if len(self._known) < KNOWN_MAX:
-                    self._known[states, ~code if is_end else code] = known
-            states = known
-            if not states:
-                return False
-        return any(self._states[at][0] == _DONE for at in states)
+    def _sorted_out(self) -> tuple[list[int], list[int]]:
+        """Where characters begin that fit other states than those before them, and which states these are."""
+        takers: dict[int, tuple[Ranges, int]] = {}
+        for at, (_, chars, _, _) in enumerate(self._states):
+            takers[id(chars)] = (chars, takers.get(id(chars), (chars, 0))[1] | 1 << at)
+        changes: dict[int, int] = {}
+        for chars, states in takers.values():
+            for first, last in chars:
+                changes[first] = changes.get(first, 0) ^ states
+                changes[last + 1] = changes.get(last + 1, 0) ^ states
+        bounds, fitting = sorted(changes), [0]
+        for bound in bounds:
+            fitting.append(fitting[-1] ^ changes[bound])
+        return bounds, fitting

@@ -75,7 +75,53 @@ def test_what_kills_others_is_nothing_here() -> None:
     assert not Regex("(.*)(.*)(.*)(.*)x").matches("a" * 249)
 
 
+def test_nothing_costs_nothing_however_often_it_is_repeated() -> None:
+    for text in ["(((){1000}){1000}){1000}", "(((a{0}){1000}){1000}){1000}", "((()(){9}){1000}()){1000}"]:
+        assert Regex(text).matches("")
+        assert not Regex(text).matches("a")
+
+
+def test_the_work_of_compiling_is_bounded_not_only_its_states() -> None:
+    text = "a"
+    for _ in range(45):
+        text = f"(b?{text}c?)*"
+    with pytest.raises(InvalidPattern, match="nested"):
+        Regex(text)
+
+
+def test_a_class_of_many_ranges_costs_a_step_no_more_than_any_other() -> None:
+    many = "".join(chr(0x4E00 + 2 * number) for number in range(900))
+    assert _steps(f"[{many}a-z]{{1,249}}", ["a" * 249]) == _steps("[a-z]{1,249}", ["a" * 249]) == 2 * 249
+
+
+def test_characters_that_fit_alike_are_looked_at_once() -> None:
+    assert _steps(r"[\w.-]*", ["orders", "Payments.v2", "a-b_c"] * 100) == 2
+
+
+def test_an_end_in_the_midst_of_optional_parts_leaves_the_rest_out() -> None:
+    regex = Regex("x(a|bc){0,3}y?")
+    assert regex.found_in(["x", "xa", "xabca", "xaaaa", "xy", "xby", "xbcy"]) == ("x", "xa", "xabca", "xbcy", "xy")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("[c-ea-db]", "abcde"), ("[^b-ca-b]", "def"), (r"[^\W]", "abcdef"), ("(?i)[A-CB]", "abc"), ("[^a-f]", "")],
+)
+def test_classes_that_overlap(text: str, found: str) -> None:
+    assert Regex(text).found_in("abcdef") == tuple(found)
+
+
+@pytest.mark.parametrize("text", ["$^", "^$", "(^|x)($|y)", "a?$^"])
+def test_an_empty_name_is_a_beginning_and_an_end(text: str) -> None:
+    assert Regex(text).matches("")
+
+
 def test_a_pattern_that_takes_too_long_for_all_topics_is_refused() -> None:
-    names = [f"{number}" * 40 for number in range(1_000)]
     with pytest.raises(InvalidPattern, match="too long"):
-        Regex("(a|.){1,300}x").found_in(names)
+        Regex("a?" * 500).found_in(["a" * 249])
+
+
+def _steps(text: str, names: list[str]) -> int:
+    regex = Regex(text)
+    assert regex.found_in(names) == tuple(sorted(names))
+    return regex.steps
