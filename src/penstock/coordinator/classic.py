@@ -5,6 +5,7 @@ soft: a new coordinator does without, and members join again. Decisions work on 
 group once what was decided is in the log.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -13,6 +14,18 @@ from penstock.wire.stored.consumer_offsets import GroupMetadataKey, GroupMetadat
 
 CONSUMER_PROTOCOL: Final = "consumer"
 NO_GENERATION: Final = -1
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""What a member can do, best first: names, and what it says under each."""
+
+
+def known_to_all(protocols: Protocols, others: Iterable[Protocols]) -> list[str]:
+    """The names among these that all others know, too."""
+    common = [name for name, _ in protocols]
+    for other in others:
+        known = {name for name, _ in other}
+        common = [name for name in common if name in known]
+    return common
 
 
 class State(Enum):
@@ -43,7 +56,7 @@ class Member(NamedTuple):
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
+    protocols: Protocols
     assignment: bytes = b""
     joining: int | None = None
     syncing: int | None = None
@@ -128,13 +141,9 @@ class ClassicGroup:
         members = list(self.members.values())
         if not members:
             return []
-        common = [name for name, _ in members[0].protocols]
-        for member in members[1:]:
-            known = {name for name, _ in member.protocols}
-            common = [name for name in common if name in known]
-        return common
+        return known_to_all(members[0].protocols, (member.protocols for member in members[1:]))
 
-    def would_take(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...], besides: str = "") -> bool:
+    def would_take(self, protocol_type: str, protocols: Protocols, besides: str = "") -> bool:
         """Whether somebody who knows these protocols fits in."""
         if not protocol_type or not protocols:
             return False
@@ -143,8 +152,7 @@ class ClassicGroup:
             return self.is_empty or protocol_type == self.protocol_type
         if protocol_type != self.protocol_type:
             return False
-        names = [name for name, _ in protocols]
-        return any(all(any(name == known for known, _ in other.protocols) for other in others) for name in names)
+        return bool(known_to_all(protocols, (other.protocols for other in others)))
 
     def elected_protocol(self) -> str:
         """What most members like best, of what all of them know."""

@@ -10,7 +10,7 @@ Departs   a group that is meeting while it is converted keeps what its members s
 from collections.abc import Iterable, Mapping
 
 from penstock.coordinator import heartbeats, joining
-from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
+from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, Protocols, State, known_to_all
 from penstock.coordinator.classic import Member as ClassicMember
 from penstock.coordinator.consumer import (
     ClassicSide,
@@ -276,24 +276,22 @@ def _joining(draft: Draft, ask: Ask, ticket: int) -> Member | None:
     return Member(member_id)
 
 
-def _fit(group: ConsumerGroup, protocols: tuple[tuple[str, bytes], ...], besides: str) -> bool:
+def _fit(group: ConsumerGroup, protocols: Protocols, besides: str) -> bool:
     """Whether all classic members, and this one, know a protocol."""
-    others = [
-        {name for name, _ in member.classic.protocols}
+    others = (
+        member.classic.protocols
         for member in group.members.values()
         if member.classic is not None and member.member_id != besides
-    ]
-    return any(all(name in other for other in others) for name, _ in protocols)
+    )
+    return bool(known_to_all(protocols, others))
 
 
 def _protocol(group: ConsumerGroup, member: Member) -> str:
     """One that all classic members know, for the sake of form: assignments come from the coordinator."""
     assert member.classic is not None
-    others = [each.classic for each in group.members.values() if each.classic is not None]
-    for name, _ in member.classic.protocols:
-        if all(any(name == known for known, _ in other.protocols) for other in others):
-            return name
-    return member.classic.protocols[0][0]
+    mine = member.classic.protocols
+    others = (each.classic.protocols for each in group.members.values() if each.classic is not None)
+    return next(iter(known_to_all(mine, others)), mine[0][0])
 
 
 def _sync(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
