@@ -68,6 +68,34 @@ def test_where_wishes_differ_it_is_as_even_as_they_allow() -> None:
     assert sorted(sizes(found)) == [3, 4, 4]
 
 
+def test_what_many_have_goes_to_many_who_join_without_asking_all_who_cannot_give() -> None:
+    """Thousands of moves past hundreds that have more and may not give: never ends if each move looks at them all."""
+    topics = {each.name: each for each in (topic("big", 8_000), topic("small", 4_000))}
+    members = [Wish(f"b{number:03}", None, None, ("big",)) for number in range(399)]
+    members += [Wish(f"s{number:03}", None, None, ("small",)) for number in range(200)]
+    before = assign_uniform(members, topics)
+    joined = [wish._replace(before=before[wish.member_id]) for wish in members]
+    joined += [Wish(f"t{number:03}", None, None, ("small",)) for number in range(200)]
+    after = assign_uniform(joined, topics)
+    assert {len(after[wish.member_id]) for wish in joined[:399]} == {20, 21}
+    assert {len(after[wish.member_id]) for wish in joined[399:]} == {10}
+    assert all(after[wish.member_id] <= before[wish.member_id] for wish in members)
+
+
+def test_who_could_give_nothing_gives_again_when_another_has_given() -> None:
+    """A reads `a`, B both, C `b`: what comes free at C's end reaches A by way of B, which has no more than one less."""
+    before = {"A": numbered("a", 4), "B": numbered("b", 3), "C": frozenset()}
+    members = [
+        Wish(name, None, None, names, before[name]) for name, names in (("A", ("a",)), ("B", ("a", "b")), ("C", ("b",)))
+    ]
+    found = assign_uniform(members, {"a": topic("a", 4), "b": topic("b", 3)})
+    assert {name: len(has) for name, has in found.items()} == {"A": 3, "B": 2, "C": 2}
+
+
+def numbered(name: str, count: int) -> Partitions:
+    return frozenset((topic(name, count).topic_id, number) for number in range(count))
+
+
 topics_drawn = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 12), min_size=1).map(
     lambda drawn: {name: topic(name, count) for name, count in drawn.items()}
 )
