@@ -83,7 +83,7 @@ def test_what_many_have_goes_to_many_who_join_without_asking_all_who_cannot_give
 
 
 def test_who_could_give_nothing_gives_again_when_another_has_given() -> None:
-    """A reads `a`, B both, C `b`: what comes free at C's end reaches A by way of B, which has no more than one less."""
+    """A may only give to B, which has one less; once B has given to C, it has two less."""
     before = {"A": numbered("a", 4), "B": numbered("b", 3), "C": frozenset()}
     members = [
         Wish(name, None, None, names, before[name]) for name, names in (("A", ("a",)), ("B", ("a", "b")), ("C", ("b",)))
