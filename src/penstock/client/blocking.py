@@ -5,17 +5,19 @@ Only on a host: there are no threads in a simulation. Safe to use from several t
 
 import asyncio
 import threading  # determinism: a blocking client never runs in a simulation
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future  # determinism: see above
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock.client.admin import BROKER_DECIDES, Admin, CreatedTopic
-from penstock.client.client import Client, Headers, IsolationName, Published, Text, check_group_options
-from penstock.client.consumer import Message, PartitionRecords, Start
+from penstock.client.client import Client, Headers, Published, Text
+from penstock.client.consumer import Consumer, Message, OutOfRangeName, PartitionRecords, Start
 from penstock.client.errors import Closed
 from penstock.client.group_consumer import GroupConsumer
 from penstock.client.metadata import Topic, TopicPartition
+from penstock.client.reading import IsolationName, Reading
 
 T = TypeVar("T")
 
@@ -114,7 +116,7 @@ class SyncClient:
 
     def consume(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         start: Start = "earliest",
         *,
         partitions: Iterable[int] | None = None,
@@ -124,43 +126,52 @@ class SyncClient:
         idle_ms_max: int | None = None,
         group: str | None = None,
         instance_id: str | None = None,
+        out_of_range: OutOfRangeName = "error",
     ) -> Iterator[Message]:
         """As Client.consume."""
-        if group is not None:
-            check_group_options(partitions, until_end=until_end)
-            member = self.run(_member(self._client, topic, group, start, instance_id, isolation))
-            yield from self._messages_of(member, max_batch, idle_ms_max)
-            return
-        pieces = self.consume_batches(
-            topic,
-            start,
-            partitions=partitions,
-            until_end=until_end,
-            isolation=isolation,
-            max_batch=max_batch,
-            idle_ms_max=idle_ms_max,
+        return self._messages_of(
+            Reading(
+                topic,
+                start,
+                partitions,
+                until_end,
+                isolation,
+                max_batch,
+                idle_ms_max,
+                group,
+                instance_id,
+                out_of_range,
+            )
         )
-        for piece in pieces:
-            yield from piece.messages()
 
-    def _messages_of(self, member: GroupConsumer, max_batch: int, idle_ms_max: int | None) -> Iterator[Message]:
+    def _messages_of(self, reading: Reading) -> Iterator[Message]:
+        reader = self.run(self._client.reader(reading))
+        with closing(self._pieces_of(reader, reading)) as pieces:
+            for piece in pieces:
+                yield from self._held(reader, piece) if isinstance(reader, GroupConsumer) else piece.messages()
+
+    def _held(self, member: GroupConsumer, piece: PartitionRecords) -> Iterator[Message]:
+        """Records as long as their partition is this member's; those before the one in hand are read."""
+        claim = member.claim(piece.partition)
+        next_offset = piece.records[0].offset
         try:
-            while (piece := self.run(member.fetch_records(max_batch, idle_ms_max))) is not None:
-                claim = member.claim(piece.partition)
-                next_offset = piece.records[0].offset
-                try:
-                    for message in piece.messages():
-                        if not member.holds(piece.partition, claim):
-                            break
-                        yield message
-                        next_offset = message.offset + 1
-                except BaseException:
-                    if not self._is_closed:
-                        self.run(_done(member, piece.partition, next_offset))
-                    raise
+            for message in piece.messages():
+                if not member.holds(piece.partition, claim):
+                    break
+                yield message
+                next_offset = message.offset + 1
+        except BaseException:
+            if not self._is_closed:
+                self.run(_done(member, piece.partition, next_offset))
+            raise
+
+    def _pieces_of(self, reader: Consumer | GroupConsumer, reading: Reading) -> Generator[PartitionRecords, None, None]:
+        try:
+            while (piece := self.run(reader.fetch_records(reading.max_batch, reading.idle_ms_max))) is not None:
+                yield piece
         finally:
             if not self._is_closed:
-                self.run(self._client.release(member))
+                self.run(self._client.release(reader))
 
     def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
         """As Client.commit_offset."""
@@ -172,7 +183,7 @@ class SyncClient:
 
     def consume_batches(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         start: Start = "earliest",
         *,
         partitions: Iterable[int] | None = None,
@@ -182,42 +193,31 @@ class SyncClient:
         idle_ms_max: int | None = None,
         group: str | None = None,
         instance_id: str | None = None,
+        out_of_range: OutOfRangeName = "error",
     ) -> Iterator[PartitionRecords]:
         """As Client.consume_batches."""
-        pieces = self._client.consume_batches(
-            topic,
-            start,
-            partitions=partitions,
-            until_end=until_end,
-            isolation=isolation,
-            max_batch=max_batch,
-            idle_ms_max=idle_ms_max,
-            group=group,
-            instance_id=instance_id,
+        return self._batches_of(
+            Reading(
+                topic,
+                start,
+                partitions,
+                until_end,
+                isolation,
+                max_batch,
+                idle_ms_max,
+                group,
+                instance_id,
+                out_of_range,
+            )
         )
-        try:
-            while (piece := self.run(_next(pieces))) is not None:
-                yield piece
-        finally:
-            if not self._is_closed:
-                self.run(_closed(pieces))
+
+    def _batches_of(self, reading: Reading) -> Iterator[PartitionRecords]:
+        yield from self._pieces_of(self.run(self._client.reader(reading)), reading)
 
 
 async def _made(bootstrap: str | Sequence[str] | None, options: dict[str, Any]) -> Client:
     return Client(bootstrap, **options)
 
 
-async def _member(client: Client, *how: Any) -> GroupConsumer:
-    return client.member(*how)
-
-
 async def _done(member: GroupConsumer, partition: TopicPartition, offset: int) -> None:
     member.done(partition, offset)
-
-
-async def _next(pieces: AsyncIterator[PartitionRecords]) -> PartitionRecords | None:
-    return await anext(pieces, None)
-
-
-async def _closed(pieces: Any) -> None:
-    await pieces.aclose()

@@ -11,21 +11,21 @@ Text is sent as UTF-8. `admin`, `producer` and `consumer` give the whole set of 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from penstock.client.admin import BROKER_DECIDES, Admin, CreatedTopic
 from penstock.client.cluster import Cluster
 from penstock.client.commits import commit_offsets, committed_offsets
 from penstock.client.connection import SOFTWARE, Login
-from penstock.client.consumer import At, Consumer, Message, PartitionRecords, Start
+from penstock.client.consumer import At, Consumer, Message, OutOfRangeName, PartitionRecords, Start
 from penstock.client.coordinator_link import CoordinatorLink
 from penstock.client.fetcher import FetchSettings
 from penstock.client.group_consumer import GroupConsumer
 from penstock.client.login import SaslLogin
 from penstock.client.metadata import Topic, TopicPartition
-from penstock.client.offsets import Isolation
 from penstock.client.ports import ClientPorts, host_ports
 from penstock.client.producer import Producer
+from penstock.client.reading import IsolationName, Reading
 from penstock.client.sasl import Mechanism
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ __all__ = ["At", "Client", "Published"]
 
 Text = bytes | str
 Headers = Mapping[str, Text | None] | Sequence[tuple[str, Text | None]]
-IsolationName = Literal["read_uncommitted", "read_committed"]
 
 
 class Published(NamedTuple):
@@ -184,9 +183,9 @@ class Client:
         )
         return Published(delivery.partition, delivery.offset)
 
-    async def consume(
+    def consume(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         start: Start = "earliest",
         *,
         partitions: Iterable[int] | None = None,
@@ -196,37 +195,34 @@ class Client:
         idle_ms_max: int | None = None,
         group: str | None = None,
         instance_id: str | None = None,
+        out_of_range: OutOfRangeName = "error",
     ) -> AsyncIterator[Message]:
         """Records one by one: for ever, or `until_end` of what is there now, or until none came for `idle_ms_max`.
 
         In a `group`, partitions are shared with its other members, and each goes on where the group is; `start` is for
         those of which nothing is committed. A record is read when the next is asked for, and committed soon after;
-        `instance_id` keeps the place of a process that is restarted.
+        `instance_id` keeps the place of a process that is restarted. The wait for the first partitions is not idle; it
+        ends with an error when it takes longer than a call may. `out_of_range` says what to do about an offset that is
+        not in the log any more.
         """
-        if group is not None:
-            check_group_options(partitions, until_end=until_end)
-            member = self.member(topic, group, start, instance_id, isolation)
-            async with aclosing(self._batches_of(member, max_batch, idle_ms_max)) as found:
-                async for piece in found:
-                    for message in member.messages(piece):
-                        yield message
-            return
-        pieces = self.consume_batches(
-            topic,
-            start,
-            partitions=partitions,
-            until_end=until_end,
-            isolation=isolation,
-            max_batch=max_batch,
-            idle_ms_max=idle_ms_max,
+        return self._messages_of(
+            Reading(
+                topic,
+                start,
+                partitions,
+                until_end,
+                isolation,
+                max_batch,
+                idle_ms_max,
+                group,
+                instance_id,
+                out_of_range,
+            )
         )
-        async for piece in pieces:
-            for message in piece.messages():
-                yield message
 
-    async def consume_batches(
+    def consume_batches(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         start: Start = "earliest",
         *,
         partitions: Iterable[int] | None = None,
@@ -236,48 +232,83 @@ class Client:
         idle_ms_max: int | None = None,
         group: str | None = None,
         instance_id: str | None = None,
+        out_of_range: OutOfRangeName = "error",
     ) -> AsyncIterator[PartitionRecords]:
         """As `consume`, but up to `max_batch` records of one partition at a time."""
-        if group is not None:
-            check_group_options(partitions, until_end=until_end)
-            member = self.member(topic, group, start, instance_id, isolation)
-            async with aclosing(self._batches_of(member, max_batch, idle_ms_max)) as found:
-                async for each in found:
-                    yield each
-            return
-        consumer = self.consumer(FetchSettings(isolation=Isolation[isolation.upper()]))
-        try:
-            if partitions is None:
-                await consumer.assign_topic(topic, start, until_end=until_end)
-            else:
-                starts = {TopicPartition(topic, each): start for each in partitions}
-                await consumer.assign(starts, until_end=until_end)
-            while (piece := await consumer.fetch_records(max_batch, idle_ms_max)) is not None:
+        return self._batches_of(
+            Reading(
+                topic,
+                start,
+                partitions,
+                until_end,
+                isolation,
+                max_batch,
+                idle_ms_max,
+                group,
+                instance_id,
+                out_of_range,
+            )
+        )
+
+    async def _messages_of(self, reading: Reading) -> AsyncGenerator[Message, None]:
+        reader = await self.reader(reading)
+        async with aclosing(self._pieces_of(reader, reading)) as pieces:
+            async for piece in pieces:
+                for message in reader.messages(piece) if isinstance(reader, GroupConsumer) else piece.messages():
+                    yield message
+
+    async def _batches_of(self, reading: Reading) -> AsyncGenerator[PartitionRecords, None]:
+        async with aclosing(self._pieces_of(await self.reader(reading), reading)) as pieces:
+            async for piece in pieces:
                 yield piece
-        finally:
-            self._opened.pop(consumer, None)
-            await consumer.close()
 
-    def member(
-        self, topic: str, group: str, start: Start, instance_id: str | None, isolation: IsolationName
-    ) -> GroupConsumer:
-        """A member as `consume` makes it."""
-        fetching = FetchSettings(isolation=Isolation[isolation.upper()])
-        return self.group_consumer(group, topic, start=start, instance_id=instance_id, fetching=fetching)
-
-    async def _batches_of(
-        self, member: GroupConsumer, max_batch: int, idle_ms_max: int | None
+    async def _pieces_of(
+        self, reader: Consumer | GroupConsumer, reading: Reading
     ) -> AsyncGenerator[PartitionRecords, None]:
         try:
-            while (piece := await member.fetch_records(max_batch, idle_ms_max)) is not None:
+            while (piece := await reader.fetch_records(reading.max_batch, reading.idle_ms_max)) is not None:
                 yield piece
         finally:
-            await self.release(member)
+            await self.release(reader)
 
-    async def release(self, member: GroupConsumer) -> None:
-        """Closes a member: what it has read is committed, and it leaves."""
-        self._opened.pop(member, None)
-        await member.close()
+    async def reader(self, reading: Reading) -> Consumer | GroupConsumer:
+        """Whoever reads for `consume`: it knows where to begin, or is about to be told by its group."""
+        reader = self._reader(reading)
+        try:
+            if isinstance(reader, Consumer):
+                await reader.assign(await self._starts(reading), until_end=reading.until_end)
+            elif reading.idle_ms_max is not None:
+                await reader.join()
+        except BaseException:
+            await self.release(reader)
+            raise
+        return reader
+
+    def _reader(self, reading: Reading) -> Consumer | GroupConsumer:
+        if reading.group is None:
+            return self.consumer(reading.fetching, out_of_range=reading.out_of_range)
+        return self.group_consumer(
+            reading.group,
+            *reading.topics,
+            start=reading.start,
+            instance_id=reading.instance_id,
+            out_of_range=reading.out_of_range,
+            fetching=reading.fetching,
+        )
+
+    async def _starts(self, reading: Reading) -> dict[TopicPartition, Start]:
+        found: dict[TopicPartition, Start] = {}
+        for topic in reading.topics:
+            numbers = reading.partitions
+            if numbers is None:
+                numbers = [each.index for each in (await self.cluster.topic(topic)).partitions]
+            found |= {TopicPartition(topic, number): reading.start for number in numbers}
+        return found
+
+    async def release(self, reader: Consumer | GroupConsumer) -> None:
+        """Closes a reader; what a member of a group has read is committed, and it leaves."""
+        self._opened.pop(reader, None)
+        await reader.close()
 
     # --- groups
 
@@ -291,14 +322,6 @@ class Client:
         wanted = [TopicPartition(topic, each.index) for each in known.partitions]
         found = await committed_offsets(CoordinatorLink(self.cluster, group), wanted)
         return {each.partition: offset for each, offset in found.items()}
-
-
-def check_group_options(partitions: Iterable[int] | None, *, until_end: bool) -> None:
-    """What makes no sense in a group."""
-    if partitions is not None:
-        raise ValueError("a group shares out partitions by itself: leave out either group or partitions")
-    if until_end:
-        raise ValueError("a member of a group has no end of its own: use idle_ms_max, or leave the loop")
 
 
 def _encoded(text: Text | None) -> bytes | None:

@@ -27,6 +27,9 @@ class At(NamedTuple):
 
 
 Start = int | At | Literal["earliest", "latest"]
+OutOfRangeName = Literal["error", "earliest", "latest"]
+OUT_OF_RANGE: tuple[OutOfRangeName, ...] = ("error", "earliest", "latest")
+"""What to do about an offset that is not in the log: tell the reader, or go on at one of the log's ends."""
 
 
 class Message(NamedTuple):
@@ -64,9 +67,10 @@ class Consumer:
         cluster: Cluster,
         settings: FetchSettings | None = None,
         *,
-        out_of_range: Literal["error", "earliest", "latest"] = "error",
+        out_of_range: OutOfRangeName = "error",
         checks_crc: bool = True,
     ) -> None:
+        check_out_of_range(out_of_range)
         self._cluster = cluster
         self._settings = settings if settings is not None else FetchSettings()
         self._out_of_range = out_of_range
@@ -74,7 +78,6 @@ class Consumer:
         self._fetcher = Fetcher(cluster, self._settings)
         self._open: tuple[Cursor, int, Fetched, Iterator[Record]] | None = None
         self._is_closed = False
-        self._trouble: ClientError | None = None
 
     async def close(self) -> None:
         """Ends the fetching."""
@@ -112,10 +115,16 @@ class Consumer:
             if cursor is not None and self._open is not None and self._open[0] is cursor:
                 self._open = None
 
-    def fail(self, trouble: ClientError) -> None:
+    def fail(self, trouble: Exception) -> None:
         """Whoever reads is told this, now and whenever it asks again."""
-        self._trouble = trouble
-        self._fetcher.tell()
+        self._fetcher.fail(trouble)
+
+    def check(self) -> None:
+        """Raises what a reader would be told now, whatever is there to be read."""
+        if self._is_closed:
+            raise Closed("this consumer was closed")
+        if self._fetcher.trouble is not None:
+            raise self._fetcher.trouble
 
     async def assign_topic(
         self, topic: str, start: Start, *, until_end: bool = False, timeout_ms: int | None = None
@@ -203,6 +212,7 @@ class Consumer:
 
     async def fetch_records(self, max_records: int = 500, timeout_ms: int | None = None) -> PartitionRecords | None:
         """The next records of some partition, at most so many; None when none came in time or at a given end."""
+        check_batch(max_records)
         deadline_ms = None if timeout_ms is None else self._cluster.ports.clock.monotonic_ms() + timeout_ms
         while True:
             if self._open is None:
@@ -248,10 +258,7 @@ class Consumer:
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 while True:
-                    if self._is_closed:
-                        raise Closed("this consumer was closed")
-                    if self._trouble is not None:
-                        raise self._trouble
+                    self.check()
                     while queue:
                         cursor, life, fetched = queue.popleft()
                         if cursor.life == life and self._fetcher.cursors.get(cursor.partition) is cursor:
@@ -284,13 +291,36 @@ class Consumer:
             end = (await list_offsets(self._cluster, {partition: Moment.LATEST}))[partition].offset
         except ClientError:
             return trouble
-        text = f"{trouble.message}; the log reaches from {first} to {end}: seek, or choose what to do when out of range"
+        text = (
+            f"{trouble.message}; the log reaches from {first} to {end}: seek, or reset the group, or say where to go "
+            'on with out_of_range="earliest" or "latest"'
+        )
         return OutOfRange(partition, cursor.fetch_offset, first, end, text)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         while (found := await self.fetch_records()) is not None:
             for message in found.messages():
                 yield message
+
+
+def check_start(start: Start) -> None:
+    """Raises ValueError if nobody can start there."""
+    if not isinstance(start, int):
+        _moment(start)
+    elif start < 0:
+        raise ValueError(f"offsets count from 0: there is no {start} to start at")
+
+
+def check_batch(max_records: int) -> None:
+    """Raises ValueError if a batch of so many makes no sense."""
+    if max_records < 1:
+        raise ValueError(f"a batch has at least one record, not {max_records}")
+
+
+def check_out_of_range(name: str) -> None:
+    """Raises ValueError if nobody knows what to do then."""
+    if name not in OUT_OF_RANGE:
+        raise ValueError(f"out_of_range is one of {', '.join(OUT_OF_RANGE)}, not {name!r}")
 
 
 def _moment(start: At | Literal["earliest", "latest"]) -> int:

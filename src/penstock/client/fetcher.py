@@ -51,6 +51,8 @@ class Fetcher:
         self.cursors: dict[TopicPartition, Cursor] = {}
         self.queue: deque[tuple[Cursor, int, Fetched]] = deque()
         """What was fetched, with the cursor's life at that time."""
+        self.trouble: Exception | None = None
+        """What ended all fetching: it is not of one partition, and does not pass."""
         self._cluster = cluster
         self._clock = cluster.ports.clock
         self._settings = settings
@@ -62,6 +64,7 @@ class Fetcher:
         self._waker: asyncio.Future[None] | None = None
         self._arrival: asyncio.Future[None] | None = None
         self._tending = self._loop.create_task(self._tend())
+        self._tending.add_done_callback(self._ended)
 
     async def stop(self) -> None:
         """Ends."""
@@ -86,6 +89,11 @@ class Fetcher:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
+    def fail(self, trouble: Exception) -> None:
+        """Fetches no more: whoever reads is told why."""
+        self.trouble = trouble
+        self.tell()
+
     # --- the task that looks after everything
 
     async def _tend(self) -> None:
@@ -103,7 +111,7 @@ class Fetcher:
 
     def _round(self, now_ms: int) -> int | None:
         """Starts what can be started; when to look again without being woken."""
-        if self._holds_enough():
+        if self.trouble is not None or self._holds_enough():
             return None
         wake_ms: list[int] = []
         nodes: dict[int, list[Cursor]] = {}
@@ -132,7 +140,13 @@ class Fetcher:
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """What nobody foresaw is for the reader: the same again would fail again."""
+        self._tasks.pop(task, None)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self.fail(error)
 
     async def _find_leaders(self, topic: str) -> None:
         error: ClientError | None = None

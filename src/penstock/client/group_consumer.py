@@ -9,20 +9,21 @@ was fetched ahead, nor after a session that may be over.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.client.bell import Bell
 from penstock.client.classic_member import ClassicMember
 from penstock.client.cluster import Cluster
 from penstock.client.commits import FENCED, commit_offsets, committed_offsets
-from penstock.client.consumer import Consumer, Message, PartitionRecords, Start
+from penstock.client.consumer import Consumer, Message, OutOfRangeName, PartitionRecords, Start
 from penstock.client.consumer_member import ConsumerMember, is_not_for_us
 from penstock.client.coordinator_link import CoordinatorLink
-from penstock.client.errors import ClientError, Closed, CommitFailed
+from penstock.client.errors import ClientError, Closed, CommitFailed, TimedOut
 from penstock.client.fetcher import FetchSettings
 from penstock.client.membership import GroupSettings, Membership
 from penstock.client.metadata import TopicPartition
-from penstock.client.retry import pause_ms
+from penstock.client.reading import check_group, topic_names
+from penstock.client.retry import Retry, pause_ms
 from penstock.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 LEAVE_MS: Final = 5_000
@@ -49,18 +50,17 @@ class GroupConsumer:
         topics: Sequence[str],
         *,
         start: Start = "earliest",
-        out_of_range: Literal["error", "earliest", "latest"] = "error",
+        out_of_range: OutOfRangeName = "error",
         instance_id: str | None = None,
         commits: bool = True,
         settings: GroupSettings | None = None,
         fetching: FetchSettings | None = None,
     ) -> None:
-        if isinstance(start, int):
-            raise ValueError('a group starts at "earliest", "latest" or At(timestamp_ms), not at one offset for all')
+        check_group(group_id, start, instance_id)
         self.group_id = group_id
         self._cluster = cluster
         self._clock = cluster.ports.clock
-        self._topics = tuple(topics)
+        self._topics = topic_names(topics)
         self._start: Start = start
         self._instance_id = instance_id
         self._commits = commits
@@ -77,6 +77,8 @@ class GroupConsumer:
         """A batch on its way to the reader, its claim, and where the partition goes on behind it."""
         self._handed_back = Bell()
         self._to_commit = Bell()
+        self._news = Bell()
+        """Rings for whoever waits until there is something to read."""
         self._lock = asyncio.Lock()
         self._membership: Membership | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -87,12 +89,8 @@ class GroupConsumer:
     async def fetch_records(self, max_records: int = 500, timeout_ms: int | None = None) -> PartitionRecords | None:
         """The next records of some partition; None when none came in time. What was handed out before is read."""
         self.hand_back()
-        if self._is_closed:
-            raise Closed("this consumer was closed")
-        if not self._tasks:
-            loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._take_part()), loop.create_task(self._commit_at_times())]
         deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        await self._begin()
         await asyncio.sleep(0)  # heartbeats have their turn, however much was fetched ahead
         while True:
             left_ms = None if deadline_ms is None else max(0, deadline_ms - self._clock.monotonic_ms())
@@ -181,8 +179,8 @@ class GroupConsumer:
                 await self._commit(list(self._read))
             except CommitFailed:
                 pass  # in the midst of a rebalance: what stays here is committed later, the rest is read again
-            except ClientError as error:
-                if not error.is_retriable:
+            except Exception as error:
+                if not isinstance(error, ClientError) or not error.is_retriable:
                     self._consumer.fail(error)
                     return
             await asyncio.sleep(self._settings.commit_interval_ms / 1000)
@@ -191,9 +189,49 @@ class GroupConsumer:
 
     # --- taking part
 
-    async def _take_part(self) -> None:
+    async def join(self) -> None:
+        """Joins, and returns when there is something to read: at the latest when a call may take no longer.
+
+        By then a member that has nothing is one too many for the topics' partitions; one that is not in the group is
+        told why.
+        """
+        began_ms = self._clock.monotonic_ms()
+        await self._begin()
+        while not self._claims:
+            self._consumer.check()
+            left_ms = began_ms + self._cluster.timeout_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                self._check_joined()
+                return
+            await self._news.wait(left_ms)
+
+    def _check_joined(self) -> None:
+        if self._is_valid():
+            return
+        if self._membership is not None and self._membership.pending is not None:
+            raise self._membership.pending
+        raise TimedOut(
+            f"group {self.group_id} did not come together in {self._cluster.timeout_ms} ms: another member may take "
+            "long over a batch; try again, allow more time (timeout_ms of the client), or leave out idle_ms_max"
+        )
+
+    async def _begin(self) -> None:
+        """Looks for topics and coordinator before anything else, and has the rest done beside the reader."""
+        if self._is_closed:
+            raise Closed("this consumer was closed")
+        if self._tasks:
+            return
+        retry = self._cluster.retry()
+        for topic in self._topics:
+            await self._cluster.topic(topic, timeout_ms=retry.left_ms)
+        is_new = await self._speaks_new_protocol(retry)
+        self._consumer.check()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._take_part(is_new)), loop.create_task(self._commit_at_times())]
+
+    async def _take_part(self, is_new: bool) -> None:
         try:
-            if await self._speaks_new_protocol():
+            if is_new:
                 self._membership = self._member_of(ConsumerMember)
                 try:
                     await self._membership.run()
@@ -203,17 +241,24 @@ class GroupConsumer:
                     await self._membership.close()
             self._membership = self._member_of(ClassicMember)
             await self._membership.run()
-        except ClientError as error:
+        except Exception as error:
             self.lose()
             self._consumer.fail(error)
+            self._news.ring()
 
     def _member_of(self, kind: type[Membership]) -> Membership:
         return kind(self._cluster, self.group_id, self._topics, self, self._settings, self._instance_id)
 
-    async def _speaks_new_protocol(self) -> bool:
+    async def _speaks_new_protocol(self, retry: Retry) -> bool:
+        while True:
+            try:
+                connection = await self._link.connection(timeout_ms=retry.left_ms)
+            except ClientError as error:
+                await retry.after(error)
+            else:
+                break
         if self._settings.protocol != "auto":
             return self._settings.protocol == "consumer"
-        connection = await self._link.connection()
         return ConsumerGroupHeartbeatRequest.KEY in connection.served
 
     @property
@@ -242,6 +287,7 @@ class GroupConsumer:
             else:  # where this member starts, the next one goes on, even if nothing was read until then
                 self.done(each, ranges[each][0])
         self._consumer.add_ranges(ranges)
+        self._news.ring()
 
     async def take_back(self, partitions: Sequence[TopicPartition]) -> None:
         """See Holder."""

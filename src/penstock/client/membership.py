@@ -87,7 +87,9 @@ class Membership:
         self._link = CoordinatorLink(cluster, group_id, self._lane)
         self._target: list[TopicPartition] = []
         self._changing: asyncio.Task[None] | None = None
-        self._trouble: ClientError | None = None
+        self._trouble: Exception | None = None
+        self.pending: ClientError | None = None
+        """Why the coordinator is not heard at present; None if it is."""
         self._failures = 0
         self._failing_since_ms = 0
 
@@ -135,7 +137,7 @@ class Membership:
                     await self._holder.give(new)
                 else:
                     return
-        except ClientError as error:
+        except Exception as error:
             self._trouble = error
         finally:
             self.bell.ring()
@@ -157,6 +159,7 @@ class Membership:
 
     def _heard(self, sent_ms: int) -> None:
         self._failures = 0
+        self.pending = None
         self.valid_until_ms = sent_ms + self._settings.session_timeout_ms
 
     async def _pause(self, error: ClientError) -> None:
@@ -165,6 +168,7 @@ class Membership:
         if not self._failures:
             self._failing_since_ms = now_ms
         self._failures += 1
+        self.pending = error
         if not is_passing(error) or now_ms - self._failing_since_ms >= self._cluster.timeout_ms:
             raise error
         if not isinstance(error, Refused) or error.code in MOVED:
