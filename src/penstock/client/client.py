@@ -25,7 +25,7 @@ from penstock.client.login import SaslLogin
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.ports import ClientPorts, host_ports
 from penstock.client.producer import Producer
-from penstock.client.reading import IsolationName, Reading
+from penstock.client.reading import IsolationName, Reading, check_group_name
 from penstock.client.sasl import Mechanism
 
 if TYPE_CHECKING:
@@ -314,10 +314,19 @@ class Client:
 
     async def commit_offset(self, topic: str, group: str, partition: int, offset: int) -> None:
         """Lets a group that nobody is in go on at an offset."""
+        check_group_name(group)
+        if offset < 0:
+            raise ValueError(f"offsets count from 0: a group cannot go on at {offset}")
+        if self.cluster.view.partition(topic, partition) is None:  # the topic may have grown
+            self.cluster.distrust(topic)
+        known = [each.index for each in (await self.cluster.topic(topic)).partitions]
+        if partition not in known:
+            raise ValueError(f"{topic} has partitions 0 to {max(known)}: there is no {partition}")
         await commit_offsets(CoordinatorLink(self.cluster, group), {TopicPartition(topic, partition): offset})
 
     async def committed(self, topic: str, group: str) -> dict[int, int]:
         """Where a group goes on, by partition; those of which nothing is committed are not in it."""
+        check_group_name(group)
         known = await self.cluster.topic(topic)
         wanted = [TopicPartition(topic, each.index) for each in known.partitions]
         found = await committed_offsets(CoordinatorLink(self.cluster, group), wanted)

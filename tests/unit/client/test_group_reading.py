@@ -295,6 +295,44 @@ def test_a_gap_is_told_with_what_to_do_about_it(reads: Any) -> None:
     assert tell(brokers, story) == [f"0/{offset}" for offset in range(5, 10)]
 
 
+@pytest.mark.parametrize(
+    ("topic", "group", "partition", "offset", "match"),
+    [
+        ("t", "g", 0, -1, "offsets count from 0: a group cannot go on at -1"),
+        ("t", "g", 2, 0, "t has partitions 0 to 1: there is no 2"),
+        ("t", "g", -1, 0, "t has partitions 0 to 1: there is no -1"),
+        ("t", "", 0, 0, "a group needs a name"),
+    ],
+)
+def test_nothing_is_committed_that_makes_no_sense(
+    topic: str, group: str, partition: int, offset: int, match: str
+) -> None:
+    brokers = filled(2)
+
+    async def story(client: Client) -> None:
+        with pytest.raises(ValueError, match=match):
+            await client.commit_offset(topic, group, partition, offset)
+        with pytest.raises(ValueError, match="a group needs a name"):
+            await client.committed(topic, "")
+        with pytest.raises(Refused, match="topic missing: UNKNOWN_TOPIC_OR_PARTITION"):
+            await client.commit_offset("missing", "g", 0, 0)
+
+    tell(brokers, story)
+    assert Api.OFFSET_COMMIT not in {api for _, api, _ in brokers.seen}
+
+
+def test_a_commit_may_be_for_a_partition_that_is_new() -> None:
+    brokers = filled(1)
+
+    async def story(client: Client) -> dict[int, int]:
+        await client.commit_offset("t", "g", 0, 1)
+        brokers.topics["t"][1].append(type(brokers.topics["t"][1][0])(0))
+        await client.commit_offset("t", "g", 1, 0)
+        return await client.committed("t", "g")
+
+    assert tell(brokers, story) == {0: 1, 1: 0}
+
+
 def test_a_start_may_be_a_moment() -> None:
     async def story(client: Client) -> int:
         return len(await read(client, start=At(0), idle_ms_max=500))
