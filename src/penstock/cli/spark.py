@@ -111,7 +111,8 @@ def _project(file: Path) -> "Project":
 
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise Failed(
-            f'Spark pipelines need more than is installed ({missing[0]} is missing): pip install "penstock[spark]"'
+            f"Spark pipelines need more than is installed ({missing[0]} is missing): "
+            'pip install ".[spark]" in a checkout of Penstock'
         )
     from penstock.spark.project.plan import read_project
 

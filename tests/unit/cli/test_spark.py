@@ -67,7 +67,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else real(name))
     result = penstock("spark", command, *(["orders_lake"] if command == "explain" else []))
     assert result.code == 1
-    assert 'pip install "penstock[spark]"' in result.err
+    assert 'pip install ".[spark]" in a checkout of Penstock' in result.err
     assert result.err.count("\n") == 1
 
 

@@ -38,7 +38,7 @@ def _load() -> Kernels | None:
             raise RuntimeError("NUMBA_DISABLE_JIT forbids it")
         return _compile_once()
     except ImportError as trouble:
-        reason = f"{trouble}; pip install 'penstock[spark]' brings what it needs"
+        reason = f"{trouble}; pip install '.[spark]' in a checkout of Penstock brings what it needs"
     except Exception as trouble:
         reason = _first_line(trouble)
     log.warning("Records are decoded in plain Python, many times slower: the fast decoder cannot be had (%s).", reason)

@@ -29,7 +29,7 @@ BOUNDS = {
     "deltalake": ((1, 6, 6), (2,)),
 }
 """From the first on, and before the second."""
-INSTALL = 'pip install "penstock[spark]"'
+INSTALL = 'pip install ".[spark]" in a checkout of Penstock'
 
 
 def findings(project: Project) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_package_that_was_not_tried(monkeypatch: pytest.MonkeyPatch, name: str, version: str) -> None:
     assert checks.package_finding(name).is_well
     monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
-    assert_wrong(checks.package_finding(name), f"it is {version}", 'pip install "penstock[spark]"')
+    assert_wrong(checks.package_finding(name), f"it is {version}", 'pip install ".[spark]" in a checkout of Penstock')
 
 
 def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
-    assert_wrong(checks.package_finding("pandas"), "not installed", 'pip install "penstock[spark]"')
+    assert_wrong(checks.package_finding("pandas"), "not installed", 'pip install ".[spark]" in a checkout of Penstock')
     assert checks.numba_finding().is_well, "it is only slower"
 
 
