@@ -1,7 +1,7 @@
 """What is to be read, and how: the arguments of `consume`, looked at before anything is asked of a broker."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.client.consumer import OutOfRangeName, Start, check_batch, check_out_of_range, check_start
@@ -50,8 +50,11 @@ class Reading:
 
     @property
     def fetching(self) -> FetchSettings:
-        """What the fetcher has to know of it."""
-        return FetchSettings(isolation=Isolation[self.isolation.upper()])
+        """What the fetcher has to know of it: no broker waits for as long as the reader does."""
+        settings = FetchSettings(isolation=Isolation[self.isolation.upper()])
+        if self.idle_ms_max is None:
+            return settings
+        return replace(settings, wait_ms_max=min(settings.wait_ms_max, self.idle_ms_max // 2))
 
 
 def topic_names(topic: str | Sequence[str]) -> tuple[str, ...]:

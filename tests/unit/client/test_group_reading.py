@@ -295,6 +295,18 @@ def test_a_gap_is_told_with_what_to_do_about_it(reads: Any) -> None:
     assert tell(brokers, story) == [f"0/{offset}" for offset in range(5, 10)]
 
 
+def test_a_broker_waits_no_longer_for_one_partition_than_a_reader_may_be_idle() -> None:
+    """The fetch of what is elsewhere by now waits for the one under way, of a partition with nothing in it."""
+    brokers = filled(1, 3)
+    brokers.topics["t"][1].append(type(brokers.topics["t"][1][0])(0))
+
+    async def story(client: Client) -> list[str]:
+        await client.commit_offset("t", "g", 0, 300)
+        return await read(client, idle_ms_max=300, out_of_range="earliest")
+
+    assert tell(brokers, story) == everything(1, 3)
+
+
 @pytest.mark.parametrize(
     ("topic", "group", "partition", "offset", "match"),
     [
