@@ -15,7 +15,7 @@ from penstock.client.bell import Bell
 from penstock.client.classic_member import ClassicMember
 from penstock.client.cluster import Cluster
 from penstock.client.commits import FENCED, commit_offsets, committed_offsets
-from penstock.client.consumer import Consumer, Message, OutOfRangeName, PartitionRecords, Start
+from penstock.client.consumer import Consumer, Message, OutOfRangeName, PartitionRecords, Start, check_batch
 from penstock.client.consumer_member import ConsumerMember, is_not_for_us
 from penstock.client.coordinator_link import CoordinatorLink
 from penstock.client.errors import ClientError, Closed, CommitFailed, TimedOut
@@ -88,6 +88,7 @@ class GroupConsumer:
 
     async def fetch_records(self, max_records: int = 500, timeout_ms: int | None = None) -> PartitionRecords | None:
         """The next records of some partition; None when none came in time. What was handed out before is read."""
+        check_batch(max_records)
         self.hand_back()
         deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
         await self._begin()
@@ -217,17 +218,20 @@ class GroupConsumer:
 
     async def _begin(self) -> None:
         """Looks for topics and coordinator before anything else, and has the rest done beside the reader."""
-        if self._is_closed:
-            raise Closed("this consumer was closed")
+        self._check_open()
         if self._tasks:
             return
         retry = self._cluster.retry()
         for topic in self._topics:
             await self._cluster.topic(topic, timeout_ms=retry.left_ms)
         is_new = await self._speaks_new_protocol(retry)
-        self._consumer.check()
+        self._check_open()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._take_part(is_new)), loop.create_task(self._commit_at_times())]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("this consumer was closed")
 
     async def _take_part(self, is_new: bool) -> None:
         try:

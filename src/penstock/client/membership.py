@@ -74,6 +74,8 @@ class Membership:
         """Of the member, or the generation of a classic group."""
         self.valid_until_ms = 0
         """Until then nobody else has what this member has: it was heard a session before, at most."""
+        self.pending: ClientError | None = None
+        """Why the coordinator is not heard at present; None if it is."""
         self.bell = Bell()
         """Rings when there is something to say before the next heartbeat."""
         self._cluster = cluster
@@ -88,8 +90,6 @@ class Membership:
         self._target: list[TopicPartition] = []
         self._changing: asyncio.Task[None] | None = None
         self._trouble: Exception | None = None
-        self.pending: ClientError | None = None
-        """Why the coordinator is not heard at present; None if it is."""
         self._failures = 0
         self._failing_since_ms = 0
 

@@ -62,7 +62,7 @@ def topic_names(topic: str | Sequence[str]) -> tuple[str, ...]:
     names = (topic,) if isinstance(topic, str) else tuple(topic)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ValueError(f"name a topic, or several: not {topic!r}")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 def check_group(group: str, start: Start, instance_id: str | None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock.client.blocking import SyncClient
 from penstock.client.client import Client
 from penstock.client.consumer import At
-from penstock.client.errors import ClientError, OutOfRange, Refused, TimedOut, Unreachable
+from penstock.client.errors import ClientError, Closed, OutOfRange, Refused, TimedOut, Unreachable
 from penstock.client.group_consumer import GroupConsumer
 from penstock.client.membership import GroupSettings
 from penstock.client.ports import ClientPorts
@@ -131,7 +131,7 @@ def test_topics_are_read_together(is_new: bool, reads: Any) -> None:
     append(brokers.add_topic("u")[0], "other")
 
     async def story(client: Client) -> tuple[list[str], list[str]]:
-        alone = [(each.value or b"").decode() async for each in client.consume(["t", "u"], until_end=True)]
+        alone = [(each.value or b"").decode() async for each in client.consume(["t", "u", "t"], until_end=True)]
         return alone, await reads(client, ["t", "u"], idle_ms_max=500)
 
     alone, shared = tell(brokers, story)
@@ -273,6 +273,31 @@ def test_a_reader_that_was_refused_may_ask_again() -> None:
         return await member.fetch_records(1, 20_000) is not None
 
     assert tell(brokers, story)
+
+
+def test_a_member_that_is_closed_while_it_begins_begins_nothing() -> None:
+    brokers = filled(1)
+    brokers.fail(Api.METADATA, Fault.SILENCE)
+
+    async def story(client: Client) -> None:
+        member = client.group_consumer("g", "t")
+        waiting = asyncio.get_running_loop().create_task(member.fetch_records(1))
+        await asyncio.sleep(1)
+        await member.close()
+        with pytest.raises(Closed):
+            await waiting
+        assert not member._tasks
+
+    tell(brokers, story)
+
+
+def test_a_batch_of_nothing_is_no_batch() -> None:
+    async def story(client: Client) -> None:
+        for reader in (client.consumer(), client.group_consumer("g", "t")):
+            with pytest.raises(ValueError, match="at least one record"):
+                await reader.fetch_records(0)
+
+    tell(GroupBrokers(), story)
 
 
 # --- offsets that are not there
