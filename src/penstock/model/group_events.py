@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 TOPIC: Final = "__group_events"
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class EventKind(StrEnum):
@@ -24,6 +24,8 @@ class EventKind(StrEnum):
     REBALANCE_BEGUN = "rebalance-begun"
     REBALANCE_DONE = "rebalance-done"
     COORDINATOR_CHANGED = "coordinator-changed"
+    CONVERTED = "converted"
+    """The group speaks the other protocol from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,12 @@ class GroupEvent:
     reason: str | None = None
     members: int | None = None
     """How many there are, once the event has happened."""
+    took_ms: int | None = None
+    """Of REBALANCE_DONE: from what began it until every member had its share."""
     pause_ms: int | None = None
-    """Of REBALANCE_DONE: since it began. In the cooperative protocol and KIP-848, partitions that stay are read."""
+    """Of REBALANCE_DONE: the longest that a partition, which had been read, had no reader before it got one again."""
     broker: int | None = None
-    """Of COORDINATOR_CHANGED: who coordinates from now on."""
+    """Who coordinates, and tells it."""
 
     def encode(self) -> bytes:
         """As it lies in the topic."""
@@ -57,7 +61,9 @@ class GroupEvent:
 
 
 _FIELDS: Final = tuple(GroupEvent.__dataclass_fields__)
-_NUMBERS: Final = ("at_ms", "epoch", "members", "pause_ms", "broker")
+_NUMBERS: Final = ("at_ms", "epoch", "members", "took_ms", "pause_ms", "broker")
+_PAUSES_SINCE: Final = 2
+"""Before this version, `pause_ms` was what `took_ms` is."""
 
 
 def decode_event(value: bytes | None) -> GroupEvent | None:
@@ -68,6 +74,8 @@ def decode_event(value: bytes | None) -> GroupEvent | None:
         return None
     if not isinstance(told, dict) or not isinstance(told.get("version"), int):
         return None
+    if told["version"] < _PAUSES_SINCE:
+        told["took_ms"] = told.pop("pause_ms", None)
     known = {name: told[name] for name in _FIELDS if told.get(name) is not None}
     for name, each in known.items():
         if not isinstance(each, int if name in _NUMBERS else str):

@@ -185,6 +185,7 @@ def join(
     rebalance_ms: int = 20_000,
     group_id: str = "g",
     protocol_type: str = "consumer",
+    reason: str | None = None,
 ) -> JoinGroupRequest:
     data = subscription("a") if metadata is None else metadata
     return JoinGroupRequest(
@@ -195,6 +196,7 @@ def join(
         group_instance_id=instance,
         protocol_type=protocol_type,
         protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name in protocols],
+        reason=reason,
     )
 
 

@@ -58,7 +58,8 @@ def test_a_group_of_ours_is_told_of_over_a_change_of_coordinators(protocol: Grou
         begun = [event for event in events if event.kind is EventKind.REBALANCE_BEGUN]
         assert begun[0].reason is not None
         assert begun[0].reason.endswith(" joined")
-        assert all(event.pause_ms is not None for event in events if event.kind is EventKind.REBALANCE_DONE)
+        done = [event for event in events if event.kind is EventKind.REBALANCE_DONE]
+        assert all(event.took_ms is not None and event.pause_ms is not None for event in done)
         stranger = Producer(cluster)
         with pytest.raises(Refused, match="coordinators alone"):
             await stranger.publish(EVENTS, b"{}", partition=0)
