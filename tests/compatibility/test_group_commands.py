@@ -97,7 +97,7 @@ def test_a_life_of_a_group(group: Commands, protocol: GroupProtocol) -> None:
     if not group.is_kafka:
         begun = next(each for each in why["events"] if each["kind"] == "rebalance-begun")
         assert begun["reason"].endswith(" joined")
-        assert f"{name}: 1 rebalance, the longest of" in text
+        assert f"{name}: 1 rebalance since " in text
     assert group("delete", name) == f"{name} deleted.\n"
     assert "`penstock group list`" in group.refused("delete", name)
     assert "`penstock group list`" in group.refused("describe", name)

@@ -1,14 +1,20 @@
-"""`penstock group why`: what happened to a group, and how long it kept its members waiting."""
+"""`penstock group why`: what happened to a group, how long rebalances took, how long partitions had no reader."""
 
+import shutil
+import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.failing import Misused
-from penstock.cli.output import Output, OutputOption, show_json, table_text
+from penstock.cli.output import Output, OutputOption, show_json
 from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
     from penstock.client.client import Client
     from penstock.client.group_history import History
     from penstock.model.group_events import GroupEvent
@@ -19,6 +25,12 @@ MISSING = (
     "alike."
 )
 
+LONG_ID = 16
+"""Member ids of this length or more are no names, and shortened."""
+TAIL = 6
+NARROWEST = 20
+"""Columns that are left for words before lines are broken."""
+
 
 def why(
     group: Annotated[str, typer.Argument(metavar="GROUP")],
@@ -28,7 +40,11 @@ def why(
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
-    """Show why a group rebalanced: who joined, left or timed out, when, and how long each pause took."""
+    """Show why a group rebalanced: who joined, left or timed out, how long it took, how long partitions went unread.
+
+    TOOK is from what began a rebalance until every member had its share. PAUSE is the longest that a partition had no
+    reader, as far as the coordinator knows: since it was given up, or since a lost member was last heard.
+    """
     from datetime import UTC, datetime
 
     from penstock.cli.starts import parse_place
@@ -48,13 +64,27 @@ def why(
     found = run_with_client(bootstrap, timeout, work)
     events = found.events[-count:]
     if output is Output.JSON:
-        show_json({"group": group, "is_complete": found.is_told, "events": [_as_json(each) for each in events]})
+        show_json(
+            {
+                "group": group,
+                "is_complete": found.is_told,
+                "events_found": len(found.events),
+                "events": [_as_json(each) for each in events],
+            }
+        )
         return
-    typer.echo(_summary(group, found), nl=False)
+    width = _width()
+    for line in _head(group, found, len(events), since_ms):
+        typer.echo(_wrapped(line, width))
     if events:
-        typer.echo(table_text([_row(each) for each in events]), nl=False)
+        typer.echo("\n" + "\n".join(_table(found.events, len(events), width)))
     if not found.is_told:
-        typer.echo(f"\n{MISSING}")
+        typer.echo("\n" + _wrapped(MISSING, width))
+
+
+def _width() -> int | None:
+    """Of the terminal; what goes elsewhere is not broken into lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _as_json(event: "GroupEvent") -> dict[str, Any]:
@@ -63,49 +93,155 @@ def _as_json(event: "GroupEvent") -> dict[str, Any]:
     return {name: value for name, value in asdict(event).items() if value is not None}
 
 
-def _summary(group: str, found: "History") -> str:
-    from penstock.cli.group_lag import behind
+# --- the head ---------------------------------------------------------------------------------------------------------
+
+
+def _head(group: str, found: "History", shown: int, since_ms: int) -> list[str]:
+    """What happened in all the time that was asked for, and which part of it the table shows."""
     from penstock.model.group_events import EventKind
 
-    if not found.events:
-        return f"Nothing has happened to {group} in this time.\n"
-    done = [each for each in found.events if each.kind is EventKind.REBALANCE_DONE]
-    pauses = [each.pause_ms for each in done if each.pause_ms is not None]
-    if not found.is_told:
-        return f"{group}: {_count(len(found.events), 'event')}.\n\n"
-    longest = (
-        f", the longest of {behind(max(pauses) / 1000)}, all together {behind(sum(pauses) / 1000)}" if pauses else ""
-    )
-    out = sum(each.kind is EventKind.TIMED_OUT for each in found.events)
-    late = f"; {_count(out, 'member')} timed out" if out else ""
-    return f"{group}: {_count(len(done), 'rebalance')}{longest}{late}.\n\n"
+    events = found.events
+    zone = _zone(events)
+    since = _stamp(since_ms, zone)
+    if not events:
+        return [f"Nothing has happened to {group} since {since}."]
+    done = [each for each in events if each.kind is EventKind.REBALANCE_DONE]
+    out = sum(each.kind is EventKind.TIMED_OUT for each in events)
+    late = f", {_count(out, 'member')} timed out" if out else ""
+    lines = [f"{group}: {_count(len(done), 'rebalance')} since {since}{late}."]
+    lines += _meanings([each.took_ms for each in done], [each.pause_ms for each in done])
+    part = f"all {len(events):,}" if shown == len(events) else f"the last {shown:,} of {len(events):,}"
+    times = f"from {_stamp(events[-shown].at_ms, zone)} to {_stamp(events[-1].at_ms, zone)}"
+    return [*lines, f"Shown: {part} events, {times}."]
 
 
-def _row(event: "GroupEvent") -> dict[str, Any]:
+def _meanings(took: "Sequence[int | None]", pauses: "Sequence[int | None]") -> list[str]:
     from penstock.cli.group_lag import behind
 
-    return {
-        "time": _clock(event.at_ms),
-        "event": event.kind.value,
-        "epoch": "-" if event.epoch is None else str(event.epoch),
-        "members": "-" if event.members is None else str(event.members),
-        "pause": "-" if event.pause_ms is None else behind(event.pause_ms / 1000),
-        "who": _who(event),
-        "why": event.reason or ("" if event.broker is None else f"broker {event.broker} coordinates it now"),
-    }
+    lines = []
+    if known := [each for each in took if each is not None]:
+        most, all_ = behind(max(known) / 1000), behind(sum(known) / 1000)
+        lines.append(f"TOOK: from what began it until every member had its share; {most} at most, {all_} together.")
+    if known := [each for each in pauses if each is not None]:
+        lines.append(f"PAUSE: the longest that a partition had no reader; {behind(max(known) / 1000)} at most.")
+    return lines
 
 
-def _who(event: "GroupEvent") -> str:
-    if event.member is None:
-        return ""
-    name = event.instance or event.member
-    return f"{name} ({event.client_id} at {(event.host or '?').lstrip('/')})"
-
-
-def _clock(at_ms: int) -> str:
+def _zone(events: "Sequence[GroupEvent]") -> "tzinfo | None":
+    """One for all times, so that none of them is told twice or left out when clocks change."""
     from datetime import datetime
 
-    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%m-%d %H:%M:%S.") + f"{at_ms % 1000:03d}"
+    newest = datetime.fromtimestamp(events[-1].at_ms / 1000) if events else datetime.now()
+    return newest.astimezone().tzinfo
+
+
+def _stamp(at_ms: int, zone: "tzinfo | None") -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(at_ms / 1000, zone).strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _table(events: "Sequence[GroupEvent]", shown: int, width: int | None) -> list[str]:
+    """The last so many events. What happened comes last, and goes on below itself where a line is too long."""
+    names = _names(events)
+    first = len(events) - shown
+    last = events[-shown:]
+    times = _times(last)
+    rows = [("TIME", "EPOCH", "MEMBERS", "TOOK", "PAUSE", "WHAT")]
+    for number, event in enumerate(last):
+        before = events[first + number - 1] if first + number else None
+        what = _printable(_what(event, before, names))
+        numbers = (_number(event.epoch), _number(event.members), _seconds(event.took_ms), _seconds(event.pause_ms))
+        rows.append((times[number], *numbers, what))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [line for row in rows for line in _lines(row, widths, width)]
+
+
+def _lines(row: tuple[str, ...], widths: list[int], width: int | None) -> list[str]:
+    cells = [row[0].ljust(widths[0]), *(text.rjust(each) for text, each in zip(row[1:-1], widths[1:], strict=True))]
+    start = "  ".join([*cells, ""])
+    return _wrapped(row[-1], width, start).split("\n")
+
+
+def _wrapped(text: str, width: int | None, start: str = "") -> str:
+    """`text` behind `start`, in lines of that width; one line where it does not matter."""
+    if width is None or width < len(start) + NARROWEST:
+        return (start + text).rstrip()
+    import textwrap
+
+    return textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start)) or start.rstrip()
+
+
+def _times(events: "Sequence[GroupEvent]") -> list[str]:
+    """Without the day, if that is the same for all: the head names it."""
+    from datetime import datetime
+
+    zone = _zone(events)
+    found = [datetime.fromtimestamp(each.at_ms / 1000, zone) for each in events]
+    form = "%H:%M:%S" if len({each.date() for each in found}) == 1 else "%m-%d %H:%M:%S"
+    return [f"{at.strftime(form)}.{event.at_ms % 1000:03d}" for at, event in zip(found, events, strict=True)]
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _seconds(value_ms: int | None) -> str:
+    from penstock.cli.group_lag import behind
+
+    return "" if value_ms is None else behind(value_ms / 1000)
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def _what(event: "GroupEvent", before: "GroupEvent | None", names: dict[str, str]) -> str:
+    from penstock.model.group_events import EventKind
+
+    reason = _shortened(event.reason or "", names)
+    if event.kind is EventKind.COORDINATOR_CHANGED:
+        return _coordinator(event.broker, None if before is None else before.broker)
+    if event.kind is EventKind.CONVERTED:
+        return reason
+    what = event.kind.value.replace("-", " ")
+    if event.member is not None and event.kind is not EventKind.REBALANCE_BEGUN:
+        where = f" from {event.host.lstrip('/')}" if event.kind is EventKind.JOINED and event.host else ""
+        what = f"{names[event.member]} {'was ' * (event.kind is EventKind.FENCED)}{what}{where}"
+    return f"{what}: {reason}" if reason else what
+
+
+def _coordinator(broker: int | None, before: int | None) -> str:
+    if before is None:
+        return f"broker {broker} coordinates it now"
+    if before == broker:
+        return f"broker {broker} coordinates it again, after a restart or an election"
+    return f"broker {broker} coordinates it now, broker {before} does no longer"
+
+
+def _names(events: "Sequence[GroupEvent]") -> dict[str, str]:
+    """Members as people know them: by instance or client id, with the end of the member id where several share it."""
+    known: dict[str, str] = {}
+    for event in events:
+        if event.member is not None:
+            is_short = len(event.member) < LONG_ID
+            known[event.member] = event.instance or (event.member if is_short else event.client_id or event.member)
+    count = Counter(known.values())
+    return {member: name if count[name] == 1 else f"{name}…{member[-TAIL:]}" for member, name in known.items()}
+
+
+def _shortened(text: str, names: dict[str, str]) -> str:
+    for member, name in names.items():
+        if len(member) >= LONG_ID:
+            text = text.replace(member, name)
+    return text
+
+
+def _printable(text: str) -> str:
+    """What came from clients may be anything."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,5 +1,9 @@
 """`penstock group`: what is shown of groups, before it is asked for on real clusters."""
 
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,17 +54,109 @@ def an_event(kind: EventKind, at_ms: int, **told: Any) -> GroupEvent:
     return GroupEvent("g", kind, at_ms, **told)
 
 
-def test_pauses_are_summed_up(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+N1, N2 = "n1-00000000-0000-0000-0000-0000000000a1", "n2-00000000-0000-0000-0000-0000000000b2"
+EVENTS = [
+    an_event(EventKind.JOINED, 1_000, member=N2, client_id="n2", host="/10.0.0.2", epoch=3, members=3, broker=1),
+    an_event(EventKind.TIMED_OUT, 46_000, member=N1, client_id="n1", epoch=4, members=2, reason="late", broker=1),
+    an_event(EventKind.REBALANCE_BEGUN, 46_000, epoch=4, members=2, reason=f"{N1} timed out", broker=1),
+    an_event(EventKind.REBALANCE_DONE, 49_000, epoch=5, members=2, took_ms=3_000, pause_ms=48_000, broker=1),
+    an_event(EventKind.REBALANCE_DONE, 50_500, epoch=16, members=2, took_ms=500, pause_ms=0, broker=1),
+]
+
+
+@pytest.fixture
+def shown(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """What `why` says of events, in a time zone without surprises."""
+
+    def call(events: list[GroupEvent], *options: str, is_told: bool = True) -> str:
+        monkeypatch.setattr(group_why, "run_with_client", lambda *_: History(events, is_told))
+        return penstock("group", "why", "g", "--since", "1970-01-01T00:00Z", *options).out
+
+    with pytest.MonkeyPatch.context() as zone:
+        zone.setenv("TZ", "UTC")
+        time.tzset()
+        yield call
+    time.tzset()
+
+
+def test_why_tells_a_story(shown: Callable[..., str]) -> None:
+    assert (
+        shown(EVENTS)
+        == """\
+g: 2 rebalances since 1970-01-01 00:00:00 +0000, 1 member timed out.
+TOOK: from what began it until every member had its share; 3.0 s at most, 3.5 s together.
+PAUSE: the longest that a partition had no reader; 48.0 s at most.
+Shown: all 5 events, from 1970-01-01 00:00:01 +0000 to 1970-01-01 00:00:50 +0000.
+
+TIME          EPOCH  MEMBERS   TOOK   PAUSE  WHAT
+00:00:01.000      3        3                 n2 joined from 10.0.0.2
+00:00:46.000      4        2                 n1 timed out: late
+00:00:46.000      4        2                 rebalance begun: n1 timed out
+00:00:49.000      5        2  3.0 s  48.0 s  rebalance done
+00:00:50.500     16        2  0.5 s   0.0 s  rebalance done
+"""
+    )
+
+
+def test_why_says_what_it_leaves_out(shown: Callable[..., str]) -> None:
+    text = shown(EVENTS, "-n", "2")
+    assert "g: 2 rebalances" in text
+    assert "Shown: the last 2 of 5 events, from 1970-01-01 00:00:49 +0000" in text
+    assert "joined" not in text
+    told = json.loads(shown(EVENTS, "-n", "2", "-o", "json"))
+    assert (told["events_found"], len(told["events"])) == (5, 2)
+
+
+def test_why_fits_a_terminal(shown: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_why, "_width", lambda: 80)
+    said = replace(EVENTS[1], reason="it said: " + "word " * 40)
+    lines = shown([EVENTS[0], said, *EVENTS[2:]]).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[lines.index(next(each for each in lines if "timed out: it" in each)) + 1].startswith(" " * 45)
+
+
+def test_days_are_told_where_there_are_several(shown: Callable[..., str]) -> None:
+    events = [EVENTS[0], replace(EVENTS[-1], at_ms=EVENTS[-1].at_ms + 86_400_000)]
+    assert "\n01-02 00:00:50.500 " in shown(events)
+
+
+def test_members_of_one_client_id_differ_by_their_ends(shown: Callable[..., str]) -> None:
+    twin = "n1-00000000-0000-0000-0000-0000000000c3"
     events = [
-        an_event(EventKind.TIMED_OUT, 1_000, member="m1", client_id="app", host="/h", reason="late"),
-        an_event(EventKind.REBALANCE_BEGUN, 1_000, epoch=4, members=2, reason="m1 timed out"),
-        an_event(EventKind.REBALANCE_DONE, 4_000, epoch=5, members=2, pause_ms=3_000),
-        an_event(EventKind.REBALANCE_DONE, 9_000, epoch=6, members=2, pause_ms=500),
+        *EVENTS[:3],
+        replace(EVENTS[0], member=twin, client_id="n1", host=None),
+        replace(EVENTS[0], member="m1", client_id="app", host=None),
+        replace(EVENTS[0], member="uuid-of-no-importance", instance="static-1", host=None),
     ]
-    monkeypatch.setattr(group_why, "run_with_client", lambda *_: History(events, True))
-    out = penstock("group", "why", "g").out
-    assert out.startswith("g: 2 rebalances, the longest of 3.0 s, all together 3.5 s; 1 member timed out.\n")
-    assert "m1 (app at h)" in out
-    assert "missing" not in out
-    monkeypatch.setattr(group_why, "run_with_client", lambda *_: History(events, False))
-    assert "Reasons and pauses are missing" in penstock("group", "why", "g").out
+    text = shown(events)
+    assert "rebalance begun: n1…0000a1 timed out" in text
+    for name in ("n1…0000c3", "m1", "static-1", "n2"):
+        assert f"  {name} joined" in text
+    assert twin in shown(events, "-o", "json")
+
+
+def test_words_of_clients_cannot_draw_on_the_terminal(shown: Callable[..., str]) -> None:
+    text = shown([replace(EVENTS[1], reason="it said: \x1b[2J\nbye", client_id="\x07n1")])
+    assert r"\x07n1 timed out: it said: \x1b[2J\nbye" in text
+
+
+def test_coordinators_and_conversions(shown: Callable[..., str]) -> None:
+    changed = an_event(EventKind.COORDINATOR_CHANGED, 60_000, epoch=5, members=2, broker=1)
+    elsewhere = replace(changed, broker=2)
+    converted = an_event(
+        EventKind.CONVERTED, 61_000, reason=f"it became a consumer group, as {N2} speaks the new", broker=2
+    )
+    text = shown([changed, *EVENTS, changed, elsewhere, converted])
+    assert "broker 1 coordinates it now\n" in text
+    assert "broker 1 coordinates it again, after a restart or an election\n" in text
+    assert "broker 2 coordinates it now, broker 1 does no longer\n" in text
+    assert "  it became a consumer group, as n2 speaks the new\n" in text
+
+
+def test_what_other_brokers_do_not_tell(shown: Callable[..., str]) -> None:
+    events = [replace(each, took_ms=None, pause_ms=None) for each in EVENTS]
+    assert "missing" not in shown(EVENTS)
+    text = shown(events, is_told=False)
+    assert "Reasons and pauses are missing" in text
+    assert "TOOK: " not in text
+    assert shown([]) == "Nothing has happened to g since 1970-01-01 00:00:00 +0000.\n"
