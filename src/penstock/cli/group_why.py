@@ -108,11 +108,21 @@ def _head(group: str, found: "History", shown: int, since_ms: int) -> list[str]:
     done = [each for each in events if each.kind is EventKind.REBALANCE_DONE]
     out = sum(each.kind is EventKind.TIMED_OUT for each in events)
     late = f", {_count(out, 'member')} timed out" if out else ""
-    lines = [f"{group}: {_count(len(done), 'rebalance')} since {since}{late}."]
+    going_on = ", one is going on" if found.is_told and _is_going_on(events) else ""
+    lines = [f"{group}: {_count(len(done), 'rebalance')} since {since}{going_on}{late}."]
     lines += _meanings([each.took_ms for each in done], [each.pause_ms for each in done])
     part = f"all {len(events):,}" if shown == len(events) else f"the last {shown:,} of {len(events):,}"
     times = f"from {_stamp(events[-shown].at_ms, zone)} to {_stamp(events[-1].at_ms, zone)}"
     return [*lines, f"Shown: {part} events, {times}."]
+
+
+def _is_going_on(events: "Sequence[GroupEvent]") -> bool:
+    """Whether a rebalance has begun whose end its coordinator has yet to tell."""
+    from penstock.model.group_events import EventKind
+
+    turns = (EventKind.REBALANCE_BEGUN, EventKind.REBALANCE_DONE, EventKind.COORDINATOR_CHANGED)
+    kinds = [each.kind for each in events if each.kind in turns]
+    return kinds[-1:] == [EventKind.REBALANCE_BEGUN]
 
 
 def _meanings(took: "Sequence[int | None]", pauses: "Sequence[int | None]") -> list[str]:

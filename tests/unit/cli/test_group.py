@@ -98,6 +98,12 @@ TIME          EPOCH  MEMBERS   TOOK   PAUSE  WHAT
     )
 
 
+def test_why_says_that_a_rebalance_is_not_done(shown: Callable[..., str]) -> None:
+    changed = an_event(EventKind.COORDINATOR_CHANGED, 60_000, broker=1)
+    assert "g: 0 rebalances since 1970-01-01 00:00:00 +0000, one is going on, 1 member" in shown(EVENTS[:3])
+    assert "going on" not in shown([*EVENTS[:3], changed]) + shown(EVENTS) + shown(EVENTS[:3], is_told=False)
+
+
 def test_why_says_what_it_leaves_out(shown: Callable[..., str]) -> None:
     text = shown(EVENTS, "-n", "2")
     assert "g: 2 rebalances" in text
