@@ -150,7 +150,8 @@ def forgets_offsets_of_groups_at_work(patch: pytest.MonkeyPatch) -> None:
 
     def some(groups_: Any, known: Any, work: Any) -> bool:
         for group_id in known.groups():
-            work.records += expired(ClassicGroup(group_id), known, work)
+            gone = expired(ClassicGroup(group_id), known, work)
+            work.records += [offsets.forgotten(group_id, *place) for place in gone]
         return False
 
     patch.setattr(offsets, "expire_some", some)

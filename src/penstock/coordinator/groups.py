@@ -6,8 +6,8 @@ nothing, `apply` and `note` are the only places that do. A classic group is more
 the record in the same decision brings the rest.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Set
+from typing import Any, Final
 
 from penstock.coordinator import conversion, heartbeats, joining, listing, offsets, staying
 from penstock.coordinator.classic import ClassicGroup, group_of
@@ -17,8 +17,8 @@ from penstock.coordinator.offsets import Group, Offsets
 from penstock.coordinator.outcome import Outcome
 from penstock.coordinator.ports import Now
 from penstock.coordinator.records import GroupRecord
-from penstock.coordinator.settings import TOMBSTONES_MAX, GroupSettings
-from penstock.coordinator.timers import EXPIRY, REBALANCE, SESSION, SYNC, DropTimer, SetTimer, Timer, Timers
+from penstock.coordinator.settings import GroupSettings
+from penstock.coordinator.timers import EXPIRY, REBALANCE, SESSION, SWEEP, SYNC, DropTimer, SetTimer, Timer, Timers
 from penstock.coordinator.topics import Topics
 from penstock.coordinator.work import Ask, Replace, View, Work
 from penstock.model.errors import ErrorCode
@@ -39,12 +39,7 @@ from penstock.wire.stored.consumer_groups import ConsumerGroupMetadataKey
 from penstock.wire.stored.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 
 EXPIRY_TIMER: Final = Timer(EXPIRY, "")
-
-
-class ForgetTopics(NamedTuple):
-    """These topics are deleted: what groups have read of them is of no use. Answered with whether to ask again."""
-
-    names: frozenset[str]
+SWEEP_TIMER: Final = Timer(SWEEP, "")
 
 
 class GroupShard:
@@ -65,6 +60,8 @@ class GroupShard:
         self._entropy = entropy
         self._topics = topics
         self._checked = Checked()
+        self._deleted_early: set[str] | None = set()
+        """Topics that were deleted while the log is read; None when it is."""
 
     @property
     def topics(self) -> Topics:
@@ -126,6 +123,8 @@ class GroupShard:
     def begin(self, now: Now) -> None:
         """Everybody who is a member has a whole session from now on: nobody could be heard before."""
         self.timers.set(EXPIRY_TIMER, now.ms + max(self.settings.retention_check_ms, self.settings.load_grace_ms))
+        deleted, self._deleted_early = self._deleted_early or set(), None
+        self.topics_deleted(deleted | (self.offsets.topics() - self._topics().by_name.keys()), now)
         for group_id in self.offsets.groups():
             if group_id not in self.groups:  # nobody ever joined it: its commits are all that the log has
                 self.groups[group_id] = ClassicGroup(group_id, since_wall_ms=now.wall_ms)
@@ -145,6 +144,15 @@ class GroupShard:
                     wait_ms = wait_ms if wait_ms >= 0 else REBALANCE_MS_DEFAULT
                     self.timers.set(Timer(REBALANCE, group_id, member.member_id), now.ms + wait_ms)
 
+    def topics_deleted(self, names: Set[str], now: Now) -> None:
+        """What was read of them counts no longer from now on, whether or not others have their names by now."""
+        if self._deleted_early is not None:
+            self._deleted_early |= names
+        elif names:
+            self.offsets.orphan(names)
+            if self.offsets.orphans:
+                self.timers.set(SWEEP_TIMER, now.ms)
+
     # --- deciding -------------------------------------------------------------------------------------------------
 
     def _settings_of(self, group_id: str) -> GroupSettings:
@@ -156,10 +164,6 @@ class GroupShard:
 
     def decide(self, command: Any, ticket: int, now: Now) -> Outcome:
         """What follows from a request."""
-        if isinstance(command, ForgetTopics):
-            work = self._work(now, "")
-            self._forget(command, ticket, work)
-            return work.outcome()
         request = command.request
         work = self._work(now, getattr(request, "group_id", ""))
         match request:
@@ -220,16 +224,6 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             conversion.downgrade_if_due(group, work)
 
-    def _forget(self, command: ForgetTopics, ticket: int, work: Work) -> None:
-        for group_id in self.offsets.groups():
-            gone = [where for where in self.offsets.of(group_id) if where[0] in command.names]
-            work.records += [
-                offsets.forgotten(group_id, *where) for where in gone[: TOMBSTONES_MAX - len(work.records)]
-            ]
-            if len(work.records) >= TOMBSTONES_MAX:
-                break
-        work.reply(ticket, len(work.records) >= TOMBSTONES_MAX)
-
     # --- timers ---------------------------------------------------------------------------------------------------
 
     @property
@@ -260,6 +254,9 @@ class GroupShard:
         if timer == EXPIRY_TIMER:
             has_more = offsets.expire_some(self.groups, self.offsets, work)
             work.notes.append(SetTimer(timer, now.ms + (1 if has_more else self.settings.retention_check_ms)))
+        elif timer == SWEEP_TIMER:
+            if offsets.sweep_some(self.offsets, work):
+                work.notes.append(SetTimer(timer, now.ms + 1))
         elif isinstance(group, ClassicGroup):
             staying.time_is_up(group, timer, work)
         elif isinstance(group, ConsumerGroup):

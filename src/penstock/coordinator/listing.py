@@ -167,6 +167,6 @@ def _delete(group: Group | None, group_id: str, offsets: Offsets, work: Work) ->
         return ErrorCode.GROUP_ID_NOT_FOUND
     if not group.is_empty:
         return ErrorCode.NON_EMPTY_GROUP
-    work.records += [forgotten(group_id, topic, partition) for topic, partition in offsets.of(group_id)]
+    work.records += [forgotten(group_id, topic, partition) for topic, partition in offsets.places(group_id)]
     remove_group(group, work)
     return ErrorCode.NONE

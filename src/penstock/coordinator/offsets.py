@@ -9,7 +9,7 @@ Departs   a member of a consumer group commits nothing for a partition that anot
           live group reads no longer. Of an empty group they count from when it became empty, in both protocols (R25).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
@@ -18,7 +18,7 @@ from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup
 from penstock.coordinator.joining import admitted
 from penstock.coordinator.records import GroupRecord
-from penstock.coordinator.settings import TOMBSTONES_MAX
+from penstock.coordinator.settings import TOMBSTONE_BYTES_MAX, TOMBSTONES_MAX
 from penstock.coordinator.subscriptions import subscribed_topics
 from penstock.coordinator.work import Ask, Replace, Work
 from penstock.model.errors import ErrorCode
@@ -43,6 +43,8 @@ from penstock.wire.messages.offset_fetch import (
 from penstock.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 
 Group = ClassicGroup | ConsumerGroup
+Place = tuple[str, int]
+"""A topic and a partition."""
 
 ANSWERS_KEPT: Final = 1_000
 """Most say of a low partition that all is well."""
@@ -55,16 +57,22 @@ class Offsets:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[tuple[str, int], tuple[int, int, str, int, int]]] = {}
+        self._groups: dict[str, dict[Place, tuple[int, int, str, int, int]]] = {}
+        self.orphans: dict[tuple[str, str, int], None] = {}
+        """Group, topic and partition of those that the log still has, of topics that were deleted: nobody is told."""
 
-    def of(self, group_id: str) -> dict[tuple[str, int], OffsetCommitValue]:
+    def of(self, group_id: str) -> dict[Place, OffsetCommitValue]:
         """Those of a group, as they are now."""
-        return {
-            place: OffsetCommitValue(
-                offset=offset, leader_epoch=epoch, metadata=note, commit_timestamp=wall_ms, expire_timestamp=expires_ms
-            )
-            for place, (offset, epoch, note, wall_ms, expires_ms) in self._groups.get(group_id, {}).items()
-        }
+        return {place: _value(kept) for place, kept in self._groups.get(group_id, {}).items()}
+
+    def places(self, group_id: str) -> Collection[Place]:
+        """Where those are."""
+        return self._groups.get(group_id, {}).keys()
+
+    def at(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+        """One of them."""
+        kept = self._groups.get(group_id, {}).get((topic, partition))
+        return None if kept is None else _value(kept)
 
     def count_of(self, group_id: str) -> int:
         """How many those are."""
@@ -74,8 +82,23 @@ class Offsets:
         """Which groups have any."""
         return list(self._groups)
 
+    def topics(self) -> set[str]:
+        """Of which topics there are any."""
+        return {topic for places in self._groups.values() for topic, _ in places}
+
+    def orphan(self, topics: Set[str]) -> None:
+        """These topics were deleted: what was committed until now is of no use, even if others have their names."""
+        for group_id, places in list(self._groups.items()):
+            for place in [place for place in places if place[0] in topics]:
+                del places[place]
+                self.orphans[group_id, *place] = None
+            if not places:
+                del self._groups[group_id]
+
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         """Takes in a record."""
+        if self.orphans:
+            self.orphans.pop((key.group, key.topic, key.partition), None)
         if value is not None:
             offsets = self._groups.get(key.group)
             if offsets is None:
@@ -93,9 +116,34 @@ class Offsets:
                 del self._groups[key.group]
 
 
+def _value(kept: tuple[int, int, str, int, int]) -> OffsetCommitValue:
+    offset, epoch, note, wall_ms, expires_ms = kept
+    return OffsetCommitValue(
+        offset=offset, leader_epoch=epoch, metadata=note, commit_timestamp=wall_ms, expire_timestamp=expires_ms
+    )
+
+
 def forgotten(group_id: str, topic: str, partition: int) -> GroupRecord:
     """The record that takes an offset back."""
     return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+class Piece:
+    """Offsets that are taken back at once: as many as fit into a batch, for groups may have long names."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rest has to wait."""
+        return self._bytes >= TOMBSTONE_BYTES_MAX or len(self._work.records) >= TOMBSTONES_MAX
+
+    def take(self, group_id: str, topic: str, partition: int) -> None:
+        """One more."""
+        self._bytes += len(group_id.encode()) + len(topic.encode())
+        self._work.records.append(forgotten(group_id, topic, partition))
 
 
 # --- committing -------------------------------------------------------------------------------------------------------
@@ -174,14 +222,16 @@ def fetch(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Wo
     code = ErrorCode.NONE
     if isinstance(group, ConsumerGroup) and request.member_id and request.member_epoch >= 0:
         code = group.may_fetch(request.member_id, request.member_epoch)
-    found = offsets.of(request.group_id)
+    group_id = request.group_id
     topics: list[OffsetFetchResponseTopics] = []
     if code is ErrorCode.NONE and request.topics is None:
         names: dict[str, list[int]] = {}
-        for topic, number in sorted(found):
+        for topic, number in sorted(offsets.places(group_id)):
             names.setdefault(topic, []).append(number)
         topics = [
-            OffsetFetchResponseTopics(name=name, partitions=[_shown(found, name, each) for each in numbers])
+            OffsetFetchResponseTopics(
+                name=name, partitions=[_shown(offsets.at(group_id, name, each), each) for each in numbers]
+            )
             for name, numbers in names.items()
         ]
     elif code is ErrorCode.NONE:
@@ -189,17 +239,14 @@ def fetch(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Wo
             OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[_shown(found, topic.name, each) for each in topic.partition_indexes],
+                partitions=[_shown(offsets.at(group_id, topic.name, each), each) for each in topic.partition_indexes],
             )
             for topic in request.topics or ()
         ]
-    work.reply(ticket, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics, error_code=code))
+    work.reply(ticket, OffsetFetchResponseGroup(group_id=group_id, topics=topics, error_code=code))
 
 
-def _shown(
-    found: Mapping[tuple[str, int], OffsetCommitValue], topic: str, partition: int
-) -> OffsetFetchResponsePartitions:
-    known = found.get((topic, partition))
+def _shown(known: OffsetCommitValue | None, partition: int) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=-1 if known is None else known.offset,
@@ -216,7 +263,7 @@ def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: W
     """An operator has a group forget offsets: not those of topics that it reads."""
     request: OffsetDeleteRequest = ask.request
     code, read = _may_delete(group)
-    known = offsets.of(request.group_id)
+    known = offsets.places(request.group_id)
     topics = []
     for topic in request.topics if code is ErrorCode.NONE else ():
         verdict = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in read else ErrorCode.NONE
@@ -242,37 +289,43 @@ def _may_delete(group: Group | None) -> tuple[ErrorCode, Any]:
     return (ErrorCode.NON_EMPTY_GROUP, ()) if read is None else (ErrorCode.NONE, read)
 
 
-def expired(group: Group, offsets: Offsets, work: Work) -> Iterator[GroupRecord]:
-    """The offsets of a group that nobody has needed for long: only if nobody is in it (KIP-211)."""
-    if not group.is_empty or _is_joined(group):
-        return
-    group_id = group.group_id
+def expired(group: Group, offsets: Offsets, work: Work) -> Iterator[Place]:
+    """The offsets of a group that nobody has needed for long; nobody may be in it (KIP-211)."""
     emptied_ms = -1 if isinstance(group, ClassicGroup) and group.is_simple else group.since_wall_ms
     now_ms, retention_ms = work.now.wall_ms, work.view.settings.retention_ms
-    for (topic, partition), each in offsets.of(group_id).items():
+    for place, each in offsets.of(group.group_id).items():
         is_due = now_ms - max(each.commit_timestamp, emptied_ms) >= retention_ms
         if each.expire_timestamp > 0 and not is_due:  # only of long ago, when whoever committed said how long
             is_due = emptied_ms < 0 and now_ms >= each.expire_timestamp
         if is_due:
-            yield forgotten(group_id, topic, partition)
+            yield place
 
 
 def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bool:
     """Forgets what has expired, in pieces; whether there may be more. Groups of which nothing is left go, too."""
+    piece = Piece(work)
     for group_id, group in sorted(groups.items(), key=itemgetter(0)):
-        if not group.is_empty:
+        if not group.is_empty or _is_joined(group):
             continue
         gone = list(expired(group, offsets, work))
-        room = TOMBSTONES_MAX - len(work.records)
-        work.records += gone[:room]
-        if len(gone) > room:
+        for place in gone:
+            if piece.is_full:
+                return True
+            piece.take(group_id, *place)
+        if piece.is_full:
             return True
-        is_due = work.now.wall_ms - group.since_wall_ms >= work.view.settings.retention_ms
-        is_left = len(gone) == offsets.count_of(group_id)
-        if is_left and (is_due or gone) and not _is_joined(group):
+        if len(gone) == offsets.count_of(group_id):
             remove_group(group, work)
-        if len(work.records) >= TOMBSTONES_MAX:
+    return False
+
+
+def sweep_some(offsets: Offsets, work: Work) -> bool:
+    """Takes back what is left in the log of deleted topics, in pieces; whether there is more."""
+    piece = Piece(work)
+    for orphan in offsets.orphans:
+        if piece.is_full:
             return True
+        piece.take(*orphan)
     return False
 
 

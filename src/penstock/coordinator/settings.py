@@ -12,6 +12,8 @@ NEW_MEMBER_JOIN_MS: Final = 300_000
 """A member that has joined for the first time is kept waiting no longer than this (KAFKA-9752)."""
 TOMBSTONES_MAX: Final = 1_000
 """Records of one decision that only take things back."""
+TOMBSTONE_BYTES_MAX: Final = 65_536
+"""Of their keys: names of groups may be long, and a batch has a limit."""
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""
 

@@ -22,6 +22,8 @@ REBALANCE: Final = "rebalance"
 """A member of a consumer group, or a classic one in it, has not given up what it was asked to."""
 EXPIRY: Final = "expiry"
 """Offsets of empty groups are looked at."""
+SWEEP: Final = "sweep"
+"""Offsets of deleted topics are taken back."""
 
 PATIENT: Final = frozenset({SESSION, REBALANCE})
 

@@ -6,12 +6,11 @@ or is told where it stands: elsewhere, or not loaded yet. Topics that are delete
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable, Set
 from typing import Any, Final
 
 from penstock.coordinator.chronicle import ChronicledShard
-from penstock.coordinator.groups import ForgetTopics, GroupShard
+from penstock.coordinator.groups import GroupShard
 from penstock.coordinator.placement import OFFSETS_TOPIC, partition_of
 from penstock.coordinator.settings import GroupSettings
 from penstock.log.log import Log
@@ -30,7 +29,6 @@ from penstock.server.partitions import Partitions
 
 logger = logging.getLogger("penstock.groups")
 
-FORGET_RETRY_S: Final = 1.0
 HEARD_MAX: Final = 65_536
 """Members of whom is known on which connection they were last heard."""
 
@@ -92,13 +90,13 @@ class GroupCoordinator:
             if change.new.name == OFFSETS_TOPIC:
                 self._look_at(number for number, _, _ in change.partitions)
         if changes.topics_deleted:
-            self._deleted([topic.name for topic in changes.topics_deleted])
+            self._deleted({topic.name for topic in changes.topics_deleted})
 
-    def _deleted(self, names: Sequence[str]) -> None:
+    def _deleted(self, names: Set[str]) -> None:
         if OFFSETS_TOPIC in names:
             self._look_at(self.shards)
         for shard in list(self.shards.values()):
-            self._forget(shard, names)
+            shard.topics_deleted(names)
 
     def _look_at(self, indexes: Iterable[int]) -> None:
         for index in list(indexes):
@@ -198,19 +196,6 @@ class GroupCoordinator:
         if len(heard) > HEARD_MAX:
             del heard[next(iter(heard))]  # the one that was silent for longest
         return connection >= latest
-
-    # --- forgetting -----------------------------------------------------------------------------------------------
-
-    def _forget(self, shard: DrivenShard, names: Sequence[str]) -> None:
-        """Has a shard forget what was read of deleted topics, in pieces until nothing is left; again if it fails."""
-        gone = [name for name in names if name not in self._controller.image.topics]
-        if gone and self.shards.get(shard.index) is shard:
-            shard.ask(ForgetTopics(frozenset(gone)), partial(self._forgotten, shard, gone))
-
-    def _forgotten(self, shard: DrivenShard, names: Sequence[str], has_more: Any, code: ErrorCode) -> None:
-        if code or has_more:
-            wait_s = FORGET_RETRY_S if code else 0.0
-            asyncio.get_running_loop().call_later(wait_s, self._forget, shard, names)
 
 
 def _settle(future: "asyncio.Future[tuple[Any, ErrorCode]]", reply: Any, code: ErrorCode) -> None:

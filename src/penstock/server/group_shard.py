@@ -8,7 +8,7 @@ forgotten, and never told.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence, Set
 from typing import Any, Final, TypeAlias
 
 from penstock.coordinator.chronicle import ChronicledShard
@@ -146,6 +146,14 @@ class DrivenShard:
     def forget(self, ticket: int) -> None:
         """Nobody waits for that any more."""
         self._waiting.pop(ticket, None)
+
+    def topics_deleted(self, names: Set[str]) -> None:
+        """What was committed until now is of topics that are gone, even if others have their names."""
+        self._hand_in()
+        shard = self.runtime.shard
+        if isinstance(shard, GroupShard):
+            shard.topics_deleted(names, Now(self._clock.monotonic_ms(), self._clock.wall_ms()))
+            self._set_timer()
 
     def go_on(self) -> None:
         """The lease may be another: what waited for that goes out."""

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.events import Asked
-from penstock.coordinator.groups import ForgetTopics
-from penstock.coordinator.settings import GroupSettings
+from penstock.coordinator import offsets
+from penstock.coordinator.events import Elected, LogRead, ReadLog
+from penstock.coordinator.groups import GroupShard
+from penstock.coordinator.ports import AppendRefused
+from penstock.coordinator.settings import TOMBSTONE_BYTES_MAX, GroupSettings
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from penstock.wire.messages.delete_groups import DeleteGroupsRequest
@@ -18,9 +20,21 @@ from penstock.wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from penstock.wire.messages.offset_fetch import OffsetFetchRequestTopics
+from penstock.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from penstock.wire.stored.consumer_offsets import OffsetCommitValue
-from tests.unit.coordinator.stage import QUICK, Stage, alive, beat, commit, fetch, fetched, join, sync
+from tests.unit.coordinator.stage import (
+    QUICK,
+    Stage,
+    alive,
+    beat,
+    commit,
+    fetch,
+    fetched,
+    join,
+    sync,
+    topic,
+    topics,
+)
 from tests.unit.coordinator.test_classic import alone, enter
 
 DAY_MS = 24 * 3_600_000
@@ -170,10 +184,102 @@ def test_offsets_of_topics_that_are_gone_are_forgotten() -> None:
     stage = Stage()
     stage.ask(commit({0: 5}))
     stage.ask(commit({0: 6}, topic_name="b"))
-    ticket = stage._tickets = stage._tickets + 1
-    stage.do(Asked(ticket, ForgetTopics(frozenset({"a"}))))
-    assert stage.answers[ticket] is False
+    stage.shard.topics_deleted({"a"}, stage.now)
     assert fetched(stage.ask(fetch())) == {("b", 0): 6}
+    stage.pass_time(0)
+    stage.elect()
+    assert fetched(stage.ask(fetch())) == {("b", 0): 6}
+
+
+def test_a_topic_that_is_made_again_begins_without_offsets_and_keeps_its_own() -> None:
+    stage = Stage()
+    stage.ask(commit({0: 5, 1: 6, 2: 7}))
+    stage.shard.topics_deleted({"a"}, stage.now)
+    stage.log.refusal = AppendRefused("too few in sync")
+    stage.pass_time(0)
+    assert fetched(stage.ask(fetch())) == {}
+    stage.ask(commit({0: 1}))  # of the new one
+    assert fetched(stage.ask(fetch())) == {("a", 0): 1}
+    stage.pass_time(1_000)
+    assert not stage.shard.offsets.orphans
+    stage.elect()
+    assert fetched(stage.ask(fetch())) == {("a", 0): 1}
+
+
+def test_the_next_coordinator_forgets_what_the_last_one_could_not() -> None:
+    stage = Stage()
+    stage.ask(commit({0: 5}))
+    stage.ask(commit({0: 6}, topic_name="b"))
+    stage.topics = topics(topic("b", 4), version=1)
+    stage.elect()
+    assert fetched(stage.ask(fetch())) == {("b", 0): 6}
+    stage.pass_time(0)
+    stage.topics = topics(topic("a", 4), topic("b", 4), version=2)
+    stage.elect()
+    assert fetched(stage.ask(fetch())) == {("b", 0): 6}
+
+
+def test_a_topic_may_be_deleted_and_made_again_while_its_offsets_are_read() -> None:
+    stage = Stage()
+    stage.ask(commit({0: 5}))
+    wanted = stage.runtime.step(Elected(9, 0), stage.now)[-1]
+    assert isinstance(wanted, ReadLog)
+    loading = stage.runtime.shard
+    assert isinstance(loading, GroupShard)
+    loading.topics_deleted({"a"}, stage.now)
+    stage.do(LogRead(9, 0, stage.log.records(), wanted.end_offset))
+    assert fetched(stage.ask(fetch())) == {}
+    assert stage.group() is None
+
+
+def test_what_is_taken_back_at_once_is_weighed_not_only_counted() -> None:
+    stage = Stage(SHORT)
+    name = "ü" * 3_000
+    stage.ask(commit(dict.fromkeys(range(40), 1), group_id=name))
+    stage.ask(commit({0: 1}, group_id="a"))
+    before = stage.log.appends
+    stage.wall_ms += DAY_MS
+    stage.pass_time(SHORT.retention_check_ms + 1_000)
+    assert stage.shard.groups == {}
+    assert stage.log.appends - before == 40 * 6_001 // TOMBSTONE_BYTES_MAX + 1
+    stage.ask(commit(dict.fromkeys(range(40), 1), group_id=name))
+    before = stage.log.appends
+    stage.shard.topics_deleted({"a"}, stage.now)
+    stage.pass_time(1_000)
+    assert stage.log.appends - before == 40 * 6_001 // TOMBSTONE_BYTES_MAX + 1
+    assert not stage.shard.offsets.orphans
+
+
+def test_an_empty_group_without_offsets_goes_at_the_next_look() -> None:
+    stage = Stage(SHORT)
+    member_id, _ = alone(stage)
+    leave(stage, member_id)
+    stage.ask(alive("m", 0, group_id="new"))
+    stage.ask(alive("m", -1, group_id="new"))
+    stage.ask(join(group_id="awaited"), version=4)
+    assert set(stage.shard.groups) == {"g", "new", "awaited"}
+    stage.pass_time(SHORT.retention_check_ms - 1_000)
+    stage.ask(join(group_id="awaited"), version=4)
+    stage.pass_time(1_000)
+    assert set(stage.shard.groups) == {"awaited"}
+    stage.elect()
+    assert stage.shard.groups == {}
+
+
+def test_one_offset_is_looked_up_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    stage.ask(commit(dict.fromkeys(range(4), 1)))
+    made: list[Any] = []
+    real = offsets._value
+
+    def counted(kept: Any) -> OffsetCommitValue:
+        made.append(kept)
+        return real(kept)
+
+    monkeypatch.setattr(offsets, "_value", counted)
+    asked = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="a", partition_indexes=[2])])
+    assert fetched(stage.ask(asked)) == {("a", 2): 1}
+    assert len(made) == 1
 
 
 def test_operators_delete_offsets_of_topics_that_nobody_reads() -> None:
