@@ -6,7 +6,7 @@ Answers   what the group's coordinator decides (`coordinator/heartbeats.py`), on
 Departs   from Kafka 4.3: a heartbeat on a connection that is older than one on which its member was heard since closes
           that connection: it was delayed, and what it says is no longer so. A member of a group that is not there is
           UNKNOWN_MEMBER_ID, for GROUP_ID_NOT_FOUND is fatal to clients. A static member may go for a moment without
-          its instance id, as franz-go's do.
+          its instance id, as franz-go's do. A group that is to be described several times is described once.
 """
 
 from penstock.model.errors import ErrorCode
@@ -51,7 +51,7 @@ def _refused(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
 
 @serves(ConsumerGroupDescribeRequest)
 async def consumer_group_describe(request: ConsumerGroupDescribeRequest, call: Call) -> ConsumerGroupDescribeResponse:
-    """Groups and their members, in the order of the request."""
+    """Groups and their members, in the order of the request, each once."""
     includes = request.include_authorized_operations
     found: dict[str, DescribedGroup] = {}
     for part, reply, code in await ask_shards(
@@ -61,7 +61,8 @@ async def consumer_group_describe(request: ConsumerGroupDescribeRequest, call: C
     ):
         shown = [_unknown(name, code) for name in part] if reply is None else reply.groups
         found |= {each.group_id: each for each in shown}
-    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[found[name] for name in request.group_ids])
+    shown = [found[name] for name in dict.fromkeys(request.group_ids)]
+    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=shown)
 
 
 def _unknown(group_id: str, code: ErrorCode) -> DescribedGroup:

@@ -4,7 +4,7 @@ Serves    DescribeGroups 0–6, ListGroups 0–5, DeleteGroups 0–2.
 Answers   per group what its coordinator says (`coordinator/listing.py`); a request about several groups is cut by shard
           and joined again, in its order. ListGroups tells of the groups that are coordinated here;
           COORDINATOR_LOAD_IN_PROGRESS while some of them are still being read.
-Departs   nowhere from Kafka 4.3.
+Departs   from Kafka 4.3: a group that is named several times in one request is told of once.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ async def describe_groups(request: DescribeGroupsRequest, call: Call) -> Describ
     ):
         shown = [_unknown(name, code) for name in part] if reply is None else reply.groups
         found |= {each.group_id: each for each in shown}
-    return DescribeGroupsResponse(groups=[found[name] for name in request.groups])
+    return DescribeGroupsResponse(groups=[found[name] for name in dict.fromkeys(request.groups)])
 
 
 def _unknown(group_id: str, code: ErrorCode) -> DescribedGroup:

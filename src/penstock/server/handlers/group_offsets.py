@@ -3,15 +3,18 @@
 Serves    OffsetCommit 2–10, OffsetFetch 1–10 (several groups from version 8 on), OffsetDelete 0; topic ids from version
           10 on.
 Answers   what the group's coordinator says (`coordinator/offsets.py`); a commit is acknowledged when the high watermark
-          has passed it. A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, for itself alone.
+          has passed it. A topic or partition that is not there is UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID, for
+          itself alone.
 Departs   from Kafka 4.3: offsets expire only in groups that nobody is in, counted from when that was; `require_stable`
-          waits for nothing until there are transactions.
+          waits for nothing until there are transactions; a group that is asked for all its topics several times in one
+          request is told of once.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
-from penstock.metadata.image import Image
+from penstock.metadata.image import Image, Topic
 from penstock.model.errors import ErrorCode
 from penstock.server.group_answer import GroupAnswer, asked_by, framed
 from penstock.server.group_shard import DrivenShard
@@ -20,6 +23,7 @@ from penstock.server.serving import Answer, Call, serves, serves_frames
 from penstock.wire.codec import decode_request
 from penstock.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -27,6 +31,7 @@ from penstock.wire.messages.offset_commit import (
 )
 from penstock.wire.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -46,6 +51,7 @@ from penstock.wire.messages.offset_fetch import (
 FIRST_WITH_IDS: Final = 10
 FIRST_WITH_GROUPS: Final = 8
 FIRST_WITH_GROUP_ERROR: Final = 2
+_MISSING: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 # --- committing -------------------------------------------------------------------------------------------------------
 
@@ -61,7 +67,7 @@ def offset_commit(call: Call, frame: memoryview, position: int) -> Answer:
 
     def refused(code: ErrorCode) -> OffsetCommitResponse:
         code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
-        return OffsetCommitResponse(topics=[*[_failed(topic, code) for topic in known], *gone])
+        return OffsetCommitResponse(topics=_joined([_failed(topic, code) for topic in known], gone))
 
     if not known and gone:
         return framed(call, OffsetCommitResponse(topics=gone))
@@ -82,7 +88,7 @@ def offset_commit(call: Call, frame: memoryview, position: int) -> Answer:
 
 
 class CommitAnswer(GroupAnswer):
-    """A commit, in which topics may have been named that are not there (`gone`)."""
+    """A commit, in which topics and partitions may have been named that are not there (`gone`)."""
 
     __slots__ = ("_gone",)
 
@@ -99,29 +105,50 @@ class CommitAnswer(GroupAnswer):
     def told(self, reply: OffsetCommitResponse | None, code: ErrorCode) -> None:
         """Both parts together."""
         if reply is not None and self._gone:
-            reply = OffsetCommitResponse(topics=[*reply.topics, *self._gone])
+            reply = OffsetCommitResponse(topics=_joined(reply.topics, self._gone))
         super().told(reply, code)
 
 
 def _split(
     topics: Sequence[OffsetCommitRequestTopic], image: Image, version: int
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """Topics that are there, by name; and what is said of the others."""
+    """Topics and partitions that are there, by name; and what is said of the others."""
     known, gone = [], []
+    has_ids = version >= FIRST_WITH_IDS
     for topic in topics:
-        if version >= FIRST_WITH_IDS:
-            found = image.topic_by_id(topic.topic_id)
-            if found is None:
-                gone.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-                continue
-            known.append(
-                OffsetCommitRequestTopic(name=found.name, topic_id=topic.topic_id, partitions=topic.partitions)
-            )
-        elif topic.name in image.topics:
-            known.append(topic)
+        found = image.topic_by_id(topic.topic_id) if has_ids else image.topics.get(topic.name)
+        if found is None:
+            gone.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID if has_ids else _MISSING))
+            continue
+        placed = found.partitions
+        missing = [each for each in topic.partitions if each.partition_index not in placed]
+        if missing:
+            here = [each for each in topic.partitions if each.partition_index in placed]
+            gone.append(_failed(_named(found, topic.topic_id, missing), _MISSING))
+            if here:
+                known.append(_named(found, topic.topic_id, here))
         else:
-            gone.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            known.append(_named(found, topic.topic_id, topic.partitions) if has_ids else topic)
     return known, gone
+
+
+def _named(
+    found: Topic, topic_id: bytes, partitions: Sequence[OffsetCommitRequestPartition]
+) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(name=found.name, topic_id=topic_id, partitions=partitions)
+
+
+def _joined(
+    told: Sequence[OffsetCommitResponseTopic], gone: Sequence[OffsetCommitResponseTopic]
+) -> list[OffsetCommitResponseTopic]:
+    """Each topic once, with all its partitions."""
+    topics: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
+    for topic in (*told, *gone):
+        topics.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
+    return [
+        OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+        for (name, topic_id), partitions in topics.items()
+    ]
 
 
 def _failed(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
@@ -143,7 +170,7 @@ async def offset_fetch(request: OffsetFetchRequest, call: Call) -> OffsetFetchRe
     """How far groups have read."""
     node = node_of(call)
     if call.version >= FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(groups=[await _fetch(node, call, each) for each in request.groups])
+        return OffsetFetchResponse(groups=await _fetch_several(node, call, request.groups))
     topics = request.topics
     group = OffsetFetchRequestGroup(
         group_id=request.group_id,
@@ -177,6 +204,23 @@ async def offset_fetch(request: OffsetFetchRequest, call: Call) -> OffsetFetchRe
     )
 
 
+async def _fetch_several(
+    node: Needs, call: Call, groups: Sequence[OffsetFetchRequestGroup]
+) -> list[OffsetFetchResponseGroup]:
+    """Others have their turn between them, for there may be many."""
+    found: list[OffsetFetchResponseGroup] = []
+    whole: dict[str, None] = {}
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in whole:
+                continue
+            whole[group.group_id] = None
+        if found:
+            await asyncio.sleep(0)
+        found.append(await _fetch(node, call, group))
+    return found
+
+
 async def _fetch(node: Needs, call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """One group, topics by id where the version has them."""
     has_ids = call.version >= FIRST_WITH_IDS
@@ -204,7 +248,7 @@ async def _fetch(node: Needs, call: Call, group: OffsetFetchRequestGroup) -> Off
     reply, code = await node.groups.ask(shard, asked_by(call, asked))
     if reply is None:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=code)
-    if has_ids and group.topics is None:
+    if has_ids and group.topics is None and not reply.error_code:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=_with_ids(reply.topics, node.controller.image))
     if not gone or reply.error_code:
         return reply
@@ -241,25 +285,35 @@ async def offset_delete(request: OffsetDeleteRequest, call: Call) -> OffsetDelet
     shard, code = node.groups.place(request.group_id)
     if shard is None:
         return OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=())
-    image = node.controller.image
-    known = [topic for topic in request.topics if topic.name in image.topics]
-    gone = [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(
-                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
-        if topic.name not in image.topics
-    ]
+    known, gone = _split_deleted(request.topics, node.controller.image)
     asked = OffsetDeleteRequest(group_id=request.group_id, topics=known)
     reply: OffsetDeleteResponse | None
     reply, code = await node.groups.ask(shard, asked_by(call, asked))
     if reply is None:
         return OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=())
-    topics = reply.topics if reply.error_code else [*reply.topics, *gone]
-    return OffsetDeleteResponse(error_code=reply.error_code, throttle_time_ms=0, topics=topics)
+    if reply.error_code:
+        return reply
+    told = {topic.name: list(topic.partitions) for topic in reply.topics}
+    for name, partitions in gone.items():
+        told.setdefault(name, []).extend(partitions)
+    topics = [OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in told.items()]
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, throttle_time_ms=0, topics=topics)
+
+
+def _split_deleted(
+    topics: Sequence[OffsetDeleteRequestTopic], image: Image
+) -> tuple[list[OffsetDeleteRequestTopic], dict[str, list[OffsetDeleteResponsePartition]]]:
+    """Partitions that are there; and what is said of the others."""
+    known: list[OffsetDeleteRequestTopic] = []
+    gone: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for topic in topics:
+        found = image.topics.get(topic.name)
+        placed: Container[int] = () if found is None else found.partitions
+        here = [each for each in topic.partitions if each.partition_index in placed]
+        if here:
+            known.append(OffsetDeleteRequestTopic(name=topic.name, partitions=here))
+        for each in topic.partitions:
+            if each.partition_index not in placed:
+                told = OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=_MISSING)
+                gone.setdefault(topic.name, []).append(told)
+    return known, gone

@@ -1,0 +1,198 @@
+"""How far groups have read, over the wire: of topics and partitions that are not there, or are others than before."""
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.client.cluster import Cluster
+from penstock.coordinator.ports import AppendRefused, Now
+from penstock.coordinator.records import GroupRecord
+from penstock.metadata.image import Image
+from penstock.model.errors import ErrorCode
+from penstock.server.group_log import PartitionLog
+from penstock.server.handlers.group_offsets import offset_fetch
+from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from penstock.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from penstock.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from tests.simulation.group_members import Asking, ConsumerMember, until_settled
+from tests.unit.server.test_cluster import Town
+from tests.unit.server.test_groups import NONE, PARTITIONS, TOPIC, coordinator_of, run
+
+MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# --- deleted topics ---------------------------------------------------------------------------------------------------
+
+
+def test_what_was_read_of_a_deleted_topic_is_forgotten() -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        await town.admin(1).create_topic("short", 1, 3)
+        asking = Asking(cluster, "f")
+        assert await asking.commit("short", {0: 5}) == {0: NONE}
+        assert await asking.commit(TOPIC, {0: 6}) == {0: NONE}
+        await town.admin(1).delete_topic("short")
+        _, shard = await coordinator_of(town, cluster, "f")
+        await town.until(lambda: shard.shard is not None and list(shard.shard.offsets.of("f")) == [(TOPIC, 0)])
+        await town.until(lambda: shard.shard is not None and not shard.shard.offsets.orphans)
+
+    run(story)
+
+
+def test_also_by_who_learns_of_it_together_with_a_new_one_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        names = (f"g{number}" for number in range(50))
+        name = next(names)
+        while await cluster.coordinator(name) == town.leader:
+            name = next(names)
+        node, _ = await coordinator_of(town, cluster, name)
+        assert town.leader is not None
+        leader, asking, controller = town.nodes[town.leader], Asking(cluster, name), node.controller
+        admin = town.admin(town.leader)
+        await admin.create_topic("short", 2, 3)
+        assert await asking.commit("short", {0: 41, 1: 42}) == {0: NONE, 1: NONE}
+        images: list[Image] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(controller, "_publish", images.append)
+            await admin.delete_topic("short")
+            await admin.create_topic("short", 2, 3)
+            made = leader.controller.image.topics["short"].topic_id
+            await town.until(lambda: bool(images) and images[-1].topic_by_id(made) is not None)
+        controller._publish(images[-1])
+        assert await asking.committed("short", [0, 1]) == (NONE, {0: -1, 1: -1})
+        assert await asking.commit("short", {0: 1}) == {0: NONE}
+        await asyncio.sleep(2)
+        assert await asking.committed("short", [0, 1]) == (NONE, {0: 1, 1: -1})
+
+    run(story)
+
+
+def test_also_by_who_could_not_write_it_down_before_there_was_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        asking, admin = Asking(cluster, "g"), town.admin(1)
+        await admin.create_topic("short", 2, 3)
+        assert await asking.commit("short", {0: 41, 1: 42}) == {0: NONE, 1: NONE}
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "append", _refuse)
+            await admin.delete_topic("short")
+            await asyncio.sleep(0.3)
+        await admin.create_topic("short", 2, 3)
+        assert await asking.commit("short", {0: 1}) == {0: NONE}
+        await asyncio.sleep(2)
+        assert await asking.committed("short", [0, 1]) == (NONE, {0: 1, 1: -1})
+        _, shard = await coordinator_of(town, cluster, "g")
+        assert shard.shard is not None
+        assert not shard.shard.offsets.orphans
+
+    run(story)
+
+
+def _refuse(_log: PartitionLog, _epoch: int, _records: Sequence[GroupRecord], _now: Now) -> int:
+    raise AppendRefused("too few replicas are in sync")
+
+
+# --- what is not there ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_committed_for_partitions_that_are_not_there() -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        asking = Asking(cluster, "g")
+        topic_id = town.nodes[1].controller.image.topics[TOPIC].topic_id
+        numbers = [PARTITIONS, 10**9, 2, -5]
+        rows = [
+            OffsetCommitRequestPartition(partition_index=each, committed_offset=1, committed_metadata="")
+            for each in numbers
+        ]
+        for version in (9, 10):
+            topic = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=rows)
+            request = OffsetCommitRequest(group_id="g", member_id="", topics=[topic])
+            (told,) = (await asking.ask(request, OffsetCommitResponse, version=version)).topics
+            codes = {each.partition_index: each.error_code for each in told.partitions}
+            assert codes == {2: NONE} | dict.fromkeys([PARTITIONS, 10**9, -5], MISSING)
+        assert await asking.commit(TOPIC, {PARTITIONS: 1}) == {PARTITIONS: MISSING}
+        _, shard = await coordinator_of(town, cluster, "g")
+        assert shard.shard is not None
+        assert list(shard.shard.offsets.of("g")) == [(TOPIC, 2)]
+
+    run(story)
+
+
+def test_nothing_is_deleted_of_them_either() -> None:
+    async def story(_town: Town, cluster: Cluster) -> None:
+        asking = Asking(cluster, "g")
+        assert await asking.commit(TOPIC, {2: 1}) == {2: NONE}
+        rows = [OffsetDeleteRequestPartition(partition_index=each) for each in (PARTITIONS, 2, -5)]
+        topics = [OffsetDeleteRequestTopic(name=TOPIC, partitions=rows)]
+        (told,) = (await asking.ask(OffsetDeleteRequest(group_id="g", topics=topics), OffsetDeleteResponse)).topics
+        codes = {each.partition_index: each.error_code for each in told.partitions}
+        assert codes == {2: NONE, PARTITIONS: MISSING, -5: MISSING}
+        assert await asking.committed(TOPIC, [2]) == (NONE, {2: -1})
+
+    run(story)
+
+
+def test_who_is_not_a_member_is_told_so_in_all_versions() -> None:
+    async def story(_town: Town, cluster: Cluster) -> None:
+        member = ConsumerMember(cluster, "k", TOPIC, "member-1")
+        await until_settled(member)
+        stranger = OffsetFetchRequestGroup(group_id="k", member_id="nobody", member_epoch=7, topics=None)
+        for version in (9, 10):
+            told = await member.ask(OffsetFetchRequest(groups=[stranger]), OffsetFetchResponse, version=version)
+            assert told.groups[0].error_code is ErrorCode.UNKNOWN_MEMBER_ID
+
+    run(story)
+
+
+# --- the same again and again -----------------------------------------------------------------------------------------
+
+
+def test_a_group_that_is_named_many_times_is_shown_once() -> None:
+    async def story(_town: Town, cluster: Cluster) -> None:
+        asking = Asking(cluster, "g")
+        assert await asking.commit(TOPIC, {2: 1}) == {2: NONE}
+        classic = await asking.ask(DescribeGroupsRequest(groups=["g"] * 3), DescribeGroupsResponse)
+        assert [each.group_id for each in classic.groups] == ["g"]
+        described = ConsumerGroupDescribeRequest(group_ids=["g"] * 3, include_authorized_operations=False)
+        consumer = await asking.ask(described, ConsumerGroupDescribeResponse)
+        assert [each.group_id for each in consumer.groups] == ["g"]
+        whole = [OffsetFetchRequestGroup(group_id="g", topics=None)] * 3
+        fetched = await asking.ask(OffsetFetchRequest(groups=whole), OffsetFetchResponse, version=9)
+        assert [each.group_id for each in fetched.groups] == ["g"]
+
+    run(story)
+
+
+def test_others_have_their_turn_while_many_groups_are_fetched() -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        assert await Asking(cluster, "g").commit(TOPIC, {2: 1}) == {2: NONE}
+        node, _ = await coordinator_of(town, cluster, "g")
+        topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[2])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)] * 200)
+        call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1")
+        answering = offset_fetch(request, call)
+        for _ in range(199):
+            answering.send(None)
+        with pytest.raises(StopIteration) as answered:
+            answering.send(None)
+        assert len(answered.value.value.groups) == 200
+
+    run(story)
