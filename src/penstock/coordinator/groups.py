@@ -2,8 +2,9 @@
 
 Invariants: a partition belongs to at most one member of a generation or epoch; generations and epochs never go back; an
 offset that was acknowledged is there until a later one is, or it is deleted or expires; `decide` and `expire` change
-nothing, `apply` and `note` are the only places that do. A classic group is more than its record: the note that follows
-the record in the same decision brings the rest.
+nothing, `apply` and `note` are the only places that do, besides `begin` and `topics_deleted`, which follow from no
+decision. A classic group is more than its record: the note that follows the record in the same decision brings the
+rest.
 """
 
 from collections.abc import Callable, Set
@@ -61,7 +62,7 @@ class GroupShard:
         self._topics = topics
         self._checked = Checked()
         self._deleted_early: set[str] | None = set()
-        """Topics that were deleted while the log is read; None when it is."""
+        """Topics that were deleted while the log was being read; None since it is."""
 
     @property
     def topics(self) -> Topics:

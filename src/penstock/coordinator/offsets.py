@@ -129,7 +129,7 @@ def forgotten(group_id: str, topic: str, partition: int) -> GroupRecord:
 
 
 class Piece:
-    """Offsets that are taken back at once: as many as fit into a batch, for groups may have long names."""
+    """What is taken back at once, offsets and groups: as much as fits into a batch, for groups may have long names."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -141,9 +141,15 @@ class Piece:
         return self._bytes >= TOMBSTONE_BYTES_MAX or len(self._work.records) >= TOMBSTONES_MAX
 
     def take(self, group_id: str, topic: str, partition: int) -> None:
-        """One more."""
+        """An offset."""
         self._bytes += len(group_id.encode()) + len(topic.encode())
         self._work.records.append(forgotten(group_id, topic, partition))
+
+    def take_group(self, group: Group) -> None:
+        """A group of which nothing is left."""
+        before = len(self._work.records)
+        remove_group(group, self._work)
+        self._bytes += (len(self._work.records) - before) * len(group.group_id.encode())
 
 
 # --- committing -------------------------------------------------------------------------------------------------------
@@ -315,7 +321,7 @@ def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bo
         if piece.is_full:
             return True
         if len(gone) == offsets.count_of(group_id):
-            remove_group(group, work)
+            piece.take_group(group)
     return False
 
 

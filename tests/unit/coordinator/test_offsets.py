@@ -1,5 +1,6 @@
 """Committed offsets: who may commit, what is remembered, when it is forgotten."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from penstock.coordinator import offsets
 from penstock.coordinator.events import Elected, LogRead, ReadLog
 from penstock.coordinator.groups import GroupShard
-from penstock.coordinator.ports import AppendRefused
+from penstock.coordinator.ports import AppendRefused, Now
+from penstock.coordinator.records import GroupRecord, encode_record
 from penstock.coordinator.settings import TOMBSTONE_BYTES_MAX, GroupSettings
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -248,6 +250,25 @@ def test_what_is_taken_back_at_once_is_weighed_not_only_counted() -> None:
     stage.pass_time(1_000)
     assert stage.log.appends - before == 40 * 6_001 // TOMBSTONE_BYTES_MAX + 1
     assert not stage.shard.offsets.orphans
+
+
+def test_so_are_groups_that_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(SHORT)
+    for number in range(20):
+        name = f"{number}" + "ü" * 3_000
+        stage.ask(alive("m", 0, group_id=name))
+        stage.ask(alive("m", -1, group_id=name))
+    sizes: list[int] = []
+    append = stage.log.append
+
+    def weighed(epoch: int, records: Sequence[GroupRecord], now: Now) -> int:
+        sizes.append(sum(len(encode_record(each)[0]) for each in records))
+        return append(epoch, records, now)
+
+    monkeypatch.setattr(stage.log, "append", weighed)
+    stage.pass_time(SHORT.retention_check_ms + 1_000)
+    assert stage.shard.groups == {}
+    assert max(sizes) < 2 * TOMBSTONE_BYTES_MAX < sum(sizes)
 
 
 def test_an_empty_group_without_offsets_goes_at_the_next_look() -> None:
