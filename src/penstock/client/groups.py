@@ -2,10 +2,12 @@
 
 import asyncio
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.client.cluster import Cluster
-from penstock.client.errors import Refused, check
+from penstock.client.connection import BrokerConnection
+from penstock.client.errors import ClientError, Refused, Unsupported, check
 from penstock.client.metadata import TopicPartition
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.wire.codec import read_from
@@ -60,33 +62,51 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
 
 
-async def list_groups(cluster: Cluster, *, timeout_ms: int | None = None) -> list[GroupListing]:
-    """All groups of all coordinators, by name."""
-    await cluster.refresh(timeout_ms=timeout_ms)
+class _Gone(ClientError):
+    """A broker is not in the cluster any more."""
 
-    async def ask(node_id: int) -> list[GroupListing]:
+
+async def list_groups(cluster: Cluster, *, timeout_ms: int | None = None) -> list[GroupListing]:
+    """All groups of all coordinators, by name. What a broker has left behind when it went, others are asked for."""
+    retry = cluster.retry(timeout_ms)
+    while True:
+        await cluster.refresh(timeout_ms=retry.left_ms)
+        asked = (_groups_of(cluster, node_id, retry.left_ms) for node_id in sorted(cluster.view.brokers))
+        found = await asyncio.gather(*asked)
+        if None not in found:
+            groups = {group.group_id: group for groups in found for group in groups or ()}
+            return [groups[name] for name in sorted(groups)]
+
+
+async def _groups_of(cluster: Cluster, node_id: int, timeout_ms: int) -> list[GroupListing] | None:
+    """The groups that a broker coordinates; None if it has left the cluster meanwhile."""
+
+    def broker() -> int:
+        if node_id not in cluster.view.brokers:
+            raise _Gone(f"broker {node_id} has left the cluster")
+        return node_id
+
+    try:
         response = await cluster.ask_checked(
             ListGroupsRequest(),
             ListGroupsResponse,
             lambda answer: () if answer.error_code is ErrorCode.NONE else (answer.error_code,),
-            node_id=lambda: node_id,
+            node_id=broker,
             timeout_ms=timeout_ms,
         )
-        check(response.error_code, None, f"broker {node_id}")
-        return [
-            GroupListing(each.group_id, each.protocol_type, each.group_state, each.group_type, node_id)
-            for each in response.groups
-        ]
-
-    found = await asyncio.gather(*(ask(node_id) for node_id in sorted(cluster.view.brokers)))
-    return sorted((group for groups in found for group in groups), key=lambda group: group.group_id)
+    except _Gone:
+        return None
+    check(response.error_code, None, f"broker {node_id}")
+    return [
+        GroupListing(each.group_id, each.protocol_type, each.group_state, each.group_type, node_id)
+        for each in response.groups
+    ]
 
 
 async def describe_group(cluster: Cluster, group_id: str, *, timeout_ms: int | None = None) -> GroupDescription:
     """A group, be it a consumer group (KIP-848) or a classic one; Refused when there is none."""
     response = None
-    connection = await cluster.connection(await cluster.coordinator(group_id, timeout_ms=timeout_ms))
-    if ConsumerGroupDescribeRequest.KEY in connection.served:
+    with suppress(Unsupported):
         response = await cluster.ask_coordinator(
             group_id,
             ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False),
@@ -131,33 +151,42 @@ async def group_offsets(cluster: Cluster, group_id: str, *, timeout_ms: int | No
     """The offsets that a group has committed, in all topics."""
     retry = cluster.retry(timeout_ms)
     while True:
-        connection = await cluster.connection(await cluster.coordinator(group_id, timeout_ms=retry.left_ms))
-        version = connection.version_for(OffsetFetchRequest, _LAST_OFFSETS_BY_NAME)
-        if version >= _FIRST_OFFSETS_OF_MANY_GROUPS:
-            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-            response = await connection.ask(request, OffsetFetchResponse, version=version)
-            (group,) = response.groups
-            code = group.error_code
-            parts = [(topic.name, part) for topic in group.topics for part in topic.partitions]
-            found = {
-                TopicPartition(name, part.partition_index): (part.error_code, part.committed_offset)
-                for name, part in parts
-            }
+        try:
+            connection = await cluster.connection(await cluster.coordinator(group_id, timeout_ms=retry.left_ms))
+            found = await _offsets_at(connection, group_id)
+        except ClientError as error:
+            await retry.after(error)
         else:
-            request = OffsetFetchRequest(group_id=group_id, topics=None)
-            response = await connection.ask(request, OffsetFetchResponse, version=version)
-            code = response.error_code
-            found = {
-                TopicPartition(topic.name, part.partition_index): (part.error_code, part.committed_offset)
-                for topic in response.topics
-                for part in topic.partitions
-            }
-        if code is not ErrorCode.NONE:
-            await retry.after(Refused(code, None, f"group {group_id}"))
-            continue
-        for partition, (problem, _) in found.items():
-            check(problem, None, f"group {group_id}, {partition}")
-        return {partition: offset for partition, (_, offset) in sorted(found.items()) if offset >= 0}
+            break
+    for partition, (problem, _) in found.items():
+        check(problem, None, f"group {group_id}, {partition}")
+    return {partition: offset for partition, (_, offset) in sorted(found.items()) if offset >= 0}
+
+
+async def _offsets_at(connection: BrokerConnection, group_id: str) -> dict[TopicPartition, tuple[ErrorCode, int]]:
+    """What a coordinator says of each partition; Refused when it says nothing of the group."""
+    version = connection.version_for(OffsetFetchRequest, _LAST_OFFSETS_BY_NAME)
+    if version >= _FIRST_OFFSETS_OF_MANY_GROUPS:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+        response = await connection.ask(request, OffsetFetchResponse, version=version)
+        (group,) = response.groups
+        code = group.error_code
+        parts = [(topic.name, part) for topic in group.topics for part in topic.partitions]
+        found = {
+            TopicPartition(name, part.partition_index): (part.error_code, part.committed_offset) for name, part in parts
+        }
+    else:
+        request = OffsetFetchRequest(group_id=group_id, topics=None)
+        response = await connection.ask(request, OffsetFetchResponse, version=version)
+        code = response.error_code
+        found = {
+            TopicPartition(topic.name, part.partition_index): (part.error_code, part.committed_offset)
+            for topic in response.topics
+            for part in topic.partitions
+        }
+    if code is not ErrorCode.NONE:
+        raise Refused(code, None, f"group {group_id}")
+    return found
 
 
 async def delete_group(cluster: Cluster, group_id: str, *, timeout_ms: int | None = None) -> None:
