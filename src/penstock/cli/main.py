@@ -27,6 +27,7 @@ from penstock.cli import (
 )
 from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
+from penstock.cli.output import escape_what_cannot_be_shown
 
 DEBUG = "PENSTOCK_DEBUG"
 INTERRUPTED = 130
@@ -82,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line; its exit code."""
+    escape_what_cannot_be_shown()
     try:
         try:
             app(args=None if arguments is None else list(arguments), prog_name="penstock")

@@ -1,6 +1,8 @@
 """How reading commands show what they found: a table for people, JSON for programs."""
 
+import io
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
@@ -9,12 +11,21 @@ import typer
 
 from penstock.model.findings import Finding
 
+_MISSING = ("", "-", "?")
+_WIDE = ("W", "F")
+
 
 class Output(StrEnum):
     """The forms."""
 
     TABLE = "table"
     JSON = "json"
+
+
+class Quantity(str):
+    """A number as people read it, unit and all: it stands to the right in its column."""
+
+    __slots__ = ()
 
 
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="For people or for programs.")]
@@ -32,9 +43,30 @@ def show(rows: Sequence[Mapping[str, Any]], output: Output, empty: str = "Nothin
 
 def show_json(value: object) -> None:
     """One document."""
+    typer.echo(json_text(value, indent=2))
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """As it is; where stdout cannot show all characters, in JSON's own escapes."""
     import json
 
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    return json.dumps(value, indent=indent, ensure_ascii=not _encoding().lower().startswith("utf"))
+
+
+def printable(text: str) -> str:
+    """Text of strangers, with escapes in place of whatever would steer a terminal or cannot be shown on it."""
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return shown.encode(_encoding(), "backslashreplace").decode(_encoding())
+
+
+def _encoding() -> str:
+    return sys.stdout.encoding or "utf-8"
+
+
+def escape_what_cannot_be_shown() -> None:
+    """From now on no character is too much for stdout."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def show_findings(found: Sequence[Finding], output: Output, exit_code: int = 1) -> None:
@@ -58,18 +90,31 @@ def show_table(rows: Sequence[Mapping[str, Any]]) -> None:
 def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The same, as lines."""
     names = list(rows[0])
-    texts = [[_text(row[name]) for name in names] for row in rows]
+    texts = [[printable(_text(row[name])) for name in names] for row in rows]
     heads = [name.upper().replace("_", "-") for name in names]
-    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
-    is_number = [isinstance(rows[0][name], int) for name in names]
+    widths = [max(map(_width, column)) for column in zip(heads, *texts, strict=True)]
+    to_the_right = [_is_counted([row[name] for row in rows]) for name in names]
     lines = []
     for line in (heads, *texts):
         cells = [
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, is_number, strict=True)
+            " " * (width - _width(text)) + text if right else text + " " * (width - _width(text))
+            for text, width, right in zip(line, widths, to_the_right, strict=True)
         ]
         lines.append("  ".join(cells).rstrip() + "\n")
     return "".join(lines)
+
+
+def _is_counted(column: Sequence[object]) -> bool:
+    """Whether a column holds numbers, here and there one that is missing."""
+    told = [each for each in column if each is not None and each not in _MISSING]
+    return bool(told) and all(isinstance(each, int | Quantity) for each in told)
+
+
+def _width(text: str) -> int:
+    """Places that a terminal gives to a text."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in _WIDE) for each in text)
 
 
 def _text(value: object) -> str:
