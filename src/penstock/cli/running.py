@@ -29,7 +29,9 @@ def run_with_client(
     """What the work gives. Who types a command wants to know at once that nobody is there: the first try decides."""
     import asyncio
 
+    from penstock.cli.failing import PartlyReached
     from penstock.client.client import Client
+    from penstock.client.errors import Unreachable
 
     async def run() -> T:
         async with Client(
@@ -39,7 +41,10 @@ def run_with_client(
             connect_timeout_ms=connect_timeout_ms,
         ) as client:
             await client.cluster.refresh(timeout_ms=1)
-            return await work(client)
+            try:
+                return await work(client)
+            except Unreachable as error:
+                raise PartlyReached(str(error)) from error
 
     return asyncio.run(run())
 

@@ -4,6 +4,11 @@ import socket
 
 import pytest
 
+from penstock.cli.failing import Failed, sentence
+from penstock.client.admin import Admin
+from penstock.client.cluster import Cluster
+from penstock.client.errors import Refused, Unreachable
+from penstock.model.errors import ErrorCode
 from tests.unit.cli.conftest import Penstock
 
 
@@ -65,3 +70,27 @@ def test_two_homes_for_data(penstock: Penstock) -> None:
     result = penstock("dev", "--ephemeral", "--data", "x")
     assert result.code == 2
     assert "choose one of them" in result.err
+
+
+def test_a_cluster_that_was_reached_need_not_be_started(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refresh(*_: object, **__: object) -> dict[str, ErrorCode]:
+        return {}
+
+    async def list_groups(_: object) -> None:
+        raise Unreachable("no connection to broker-2:9092: nothing listens there: is the broker running?")
+
+    monkeypatch.setattr(Cluster, "refresh", refresh)
+    monkeypatch.setattr(Admin, "list_groups", list_groups)
+    result = penstock("group", "list", "-b", "broker-1:9092")
+    assert result.code == 1
+    assert "is the broker running? The cluster was reached, but a broker of it may be down" in result.err
+    assert "penstock dev" not in result.err
+
+
+def test_what_is_said_is_fit_for_a_terminal() -> None:
+    assert sentence(Failed("a\x1b:\n  b\r")) == "a\\x1b:\n  b\\r"
+
+
+def test_a_group_that_is_not_there() -> None:
+    refused = Refused(ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.", "group g")
+    assert sentence(refused) == "there is no group g: `penstock group list` shows what there is"
