@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import group_lag, group_reset, group_why
-from penstock.cli.failing import Failed
+from penstock.cli.failing import Failed, sentence
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show, show_json, show_table
+from penstock.cli.output import Output, OutputOption, printable, show, show_json, show_table
 from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def list_groups(
         }
         for each in run_with_client(bootstrap, timeout, work)
     ]
-    show(rows, output, "There are no groups: a consumer with group.id makes one.")
+    show(rows, output, group_lag.NO_GROUPS)
 
 
 def describe(
@@ -60,9 +60,8 @@ def describe(
             typer.echo("")
         assignor = f", shared out by {group.assignor}" if group.assignor else ""
         epoch = f", epoch {group.epoch}" if group.epoch >= 0 else ""
-        typer.echo(
-            f"{group.group_id}: {group.state}, {group.type}{epoch}{assignor}, coordinated by broker {coordinator}"
-        )
+        told = f"{group.group_id}: {group.state}, {group.type}{epoch}{assignor}, coordinated by broker {coordinator}"
+        typer.echo(printable(told))
         if group.members:
             show_table([_row(each) for each in _as_json(group, coordinator)["members"]])
         else:
@@ -112,19 +111,24 @@ def delete(
 ) -> None:
     """Delete groups that nobody is in, and where they were. Their members would begin anew."""
 
-    async def work(client: "Client") -> None:
+    async def work(client: "Client") -> list[str]:
+        from penstock.client.errors import Refused
+
         failures = []
         for name in names:
             try:
                 await _delete(client, name)
-            except Failed as failure:
-                failures.append(str(failure))
+            except (Failed, Refused) as failure:
+                failures.append(sentence(failure) or "")
             else:
-                typer.echo(f"{name} deleted.")
-        if failures:
-            raise Failed("; ".join(failures))
+                typer.echo(f"{printable(name)} deleted.")
+        return failures
 
-    run_with_client(bootstrap, timeout, work)
+    failures = run_with_client(bootstrap, timeout, work)
+    if len(failures) > 1:
+        failures.insert(0, f"{len(failures)} of {len(names)} groups were not deleted:")
+    if failures:
+        raise Failed("\n  ".join(failures))
 
 
 async def _delete(client: "Client", name: str) -> None:
@@ -134,12 +138,10 @@ async def _delete(client: "Client", name: str) -> None:
     try:
         await client.admin.delete_group(name)
     except Refused as refused:
-        if refused.code is ErrorCode.NON_EMPTY_GROUP:
-            described = await client.admin.describe_group(name)
-            raise Failed(group_reset.at_work(described, "A group at work is not deleted")) from refused
-        if refused.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            raise Failed(f"there is no group {name}: `penstock group list` shows what there is") from refused
-        raise
+        if refused.code is not ErrorCode.NON_EMPTY_GROUP:
+            raise
+        described = await client.admin.describe_group(name)
+        raise Failed(group_reset.at_work(described, "A group at work is not deleted")) from refused
 
 
 def add_to(app: typer.Typer) -> None:

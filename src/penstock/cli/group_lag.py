@@ -2,18 +2,23 @@
 
 import sys
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from penstock.cli.output import Output, OutputOption, show_json, table_text
+from penstock.cli.failing import Failed
+from penstock.cli.output import Output, OutputOption, Quantity, json_text, printable, show_json, table_text
 from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 
 if TYPE_CHECKING:
     from penstock.client.client import Client
     from penstock.client.groups import GroupDescription
+    from penstock.client.lag import Bounds, PartitionLag
+    from penstock.client.metadata import TopicPartition
 
 CLEAR = "\x1b[H\x1b[2J"
+NO_GROUPS = "There are no groups: a consumer with group.id makes one."
+UNKNOWN = "?"
 
 
 def lag(
@@ -33,13 +38,14 @@ def lag(
     """
 
     async def work(client: "Client") -> None:
+        await _check_topics(client, topics or [])
         async for found in _looks(client, names or [], topics or [], interval if watch else None):
             if output is Output.JSON:
                 _show_json(found, is_line=watch)
-            elif watch and sys.stdout.isatty():
-                sys.stdout.write(CLEAR + "".join(_lines(found, is_one_line=not names)))
             else:
-                sys.stdout.write("".join(_lines(found, is_one_line=not names)))
+                if watch:
+                    sys.stdout.write((CLEAR if sys.stdout.isatty() else "") + _heading(interval))
+                _show_tables(found, is_one_line=not names)
             sys.stdout.flush()
 
     try:
@@ -49,56 +55,126 @@ def lag(
             raise
 
 
+async def _check_topics(client: "Client", topics: list[str]) -> None:
+    from penstock.model.errors import ErrorCode
+
+    refused = await client.cluster.refresh(topics) if topics else {}
+    for topic, code in refused.items():
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise Failed(f"there is no topic {printable(topic)}: `penstock topic list` shows what there is")
+
+
 async def _looks(
     client: "Client", names: list[str], topics: list[str], pause_s: float | None
 ) -> AsyncIterator[list[dict[str, Any]]]:
     import asyncio
 
     while True:
-        groups = names or [each.group_id for each in await client.admin.list_groups()]
-        yield [await look(client, group, topics) for group in groups]
+        yield await look(client, names, topics) if names else worst_first(await look_at_all(client, topics))
         if pause_s is None:
             return
         await asyncio.sleep(pause_s)
 
 
-async def look(client: "Client", group: str, topics: list[str]) -> dict[str, Any]:
-    """One group, as JSON shows it."""
-    from penstock.client import lag as lags
+async def look_at_all(client: "Client", topics: list[str]) -> list[dict[str, Any]]:
+    """Every group that there is. One that is deleted meanwhile is none."""
+    from penstock.client.errors import Refused
+    from penstock.model.errors import ErrorCode
 
+    seen = []
+    for listed in await client.admin.list_groups():
+        try:
+            seen.append(await _see(client, listed.group_id, topics))
+        except Refused as refused:
+            if refused.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+    return await _measured(client, seen)
+
+
+async def look(client: "Client", groups: list[str], topics: list[str]) -> list[dict[str, Any]]:
+    """Groups, as JSON shows them."""
+    return await _measured(client, [await _see(client, group, topics) for group in groups])
+
+
+class _Seen(NamedTuple):
+    """A group, as its coordinator knows it."""
+
+    described: "GroupDescription"
+    committed: "dict[TopicPartition, int]"
+    readers: "dict[TopicPartition, str]"
+
+
+async def _see(client: "Client", group: str, topics: list[str]) -> _Seen:
     described = await client.admin.describe_group(group)
     committed = await client.admin.group_offsets(group)
-    chosen = {each: offset for each, offset in committed.items() if not topics or each.topic in topics}
-    found = await lags.lag(client.cluster, chosen)
     readers = _readers(described)
+    return _Seen(
+        described,
+        {each: offset for each, offset in committed.items() if not topics or each.topic in topics},
+        {each: reader for each, reader in readers.items() if not topics or each.topic in topics},
+    )
+
+
+async def _measured(client: "Client", seen: list[_Seen]) -> list[dict[str, Any]]:
+    """All logs are looked at together: what cannot be learned of one of them is not waited for group by group."""
+    from penstock.client.lag import bounds_now
+
+    bounds = await bounds_now(client.cluster, (place for each in seen for place in each.committed))
+    return [await _of_bounds(client, each, bounds) for each in seen]
+
+
+async def _of_bounds(client: "Client", seen: _Seen, bounds: "dict[TopicPartition, Bounds | str]") -> dict[str, Any]:
+    from penstock.client import lag as lags
+
+    described, committed, readers = seen
+    known = {each: limits for each in committed if not isinstance(limits := bounds[each], str)}
+    found = await lags.lag_between(client.cluster, {each: committed[each] for each in known}, known)
+    rows = [_row(each, readers.get(each.partition)) for each in found]
+    for place, offset in committed.items():
+        if isinstance(why := bounds[place], str):
+            rows.append(_unknown_row(place, offset, readers.get(place), why))
     records, seconds = lags.total(found)
-    unread = sorted(each for each in readers if each not in committed and (not topics or each.topic in topics))
     return {
-        "group": group,
+        "group": described.group_id,
         "state": described.state,
         "type": described.type,
         "members": len(described.members),
         "lag": records,
         "lag_s": seconds,
-        "partitions": [
-            {
-                "topic": each.partition.topic,
-                "partition": each.partition.partition,
-                "committed": each.committed,
-                "end": each.log_end,
-                "lag": each.records,
-                "lag_s": each.seconds,
-                "oldest_ms": each.oldest_ms,
-                "member": readers.get(each.partition),
-                "note": each.note,
-            }
-            for each in found
+        "is_complete": bool(rows) and all(each["lag"] is not None for each in rows),
+        "partitions": sorted(rows, key=lambda row: (row["topic"], row["partition"])),
+        "uncommitted": [
+            {"topic": each.topic, "partition": each.partition} for each in sorted(readers) if each not in committed
         ],
-        "uncommitted": [{"topic": each.topic, "partition": each.partition} for each in unread],
     }
 
 
-def _readers(described: "GroupDescription") -> dict[Any, str]:
+def _row(lag: "PartitionLag", reader: str | None) -> dict[str, Any]:
+    return {
+        "topic": lag.partition.topic,
+        "partition": lag.partition.partition,
+        "committed": lag.committed,
+        "end": lag.log_end,
+        "lag": None if lag.is_beyond else lag.records,
+        "lag_s": None if lag.is_beyond else lag.seconds,
+        "oldest_ms": lag.oldest_ms,
+        "member": reader,
+        "note": lag.note,
+    }
+
+
+def _unknown_row(place: "TopicPartition", committed: int, reader: str | None, why: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("end", "lag", "lag_s", "oldest_ms"))
+    where = {"topic": place.topic, "partition": place.partition, "committed": committed}
+    return {**where, **nothing, "member": reader, "note": why}
+
+
+def worst_first(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The most records behind first; groups of which nothing is known come last."""
+    return sorted(groups, key=lambda each: (each["lag"] is None, -(each["lag"] or 0), -(each["lag_s"] or 0)))
+
+
+def _readers(described: "GroupDescription") -> "dict[TopicPartition, str]":
     return {
         partition: member.instance_id or member.client_id
         for member in described.members
@@ -108,39 +184,68 @@ def _readers(described: "GroupDescription") -> dict[Any, str]:
 
 def _show_json(found: list[dict[str, Any]], *, is_line: bool) -> None:
     if is_line:
-        import json
-
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        typer.echo(json_text(found))
     else:
         show_json(found)
 
 
-def _lines(found: list[dict[str, Any]], *, is_one_line: bool) -> list[str]:
-    if is_one_line:
-        rows = [
+def _heading(interval_s: float) -> str:
+    from datetime import datetime
+
+    now = datetime.now().astimezone()
+    return f"{now:%Y-%m-%d %H:%M:%S}, every {interval_s:g} s. Ctrl-C ends it.\n\n"
+
+
+def _show_tables(found: list[dict[str, Any]], *, is_one_line: bool) -> None:
+    if not found:
+        typer.echo(NO_GROUPS, err=True)
+    elif is_one_line:
+        sys.stdout.write(overview(found))
+    else:
+        sys.stdout.write("\n".join(map(of_group, found)))
+
+
+def overview(groups: list[dict[str, Any]]) -> str:
+    """A line for every group."""
+    return table_text(
+        [
             {
                 "group": each["group"],
                 "state": each["state"],
                 "members": each["members"],
-                "lag": each["lag"],
-                "behind": behind(each["lag_s"]),
+                "lag": None if each["lag"] is None else Quantity(f"{each['lag']}{'' if each['is_complete'] else '+'}"),
+                "behind": None if each["lag"] is None else Quantity(behind(each["lag_s"])),
+                "note": _note(each),
             }
-            for each in found
+            for each in groups
         ]
-        return [table_text(rows)] if rows else ["There are no groups.\n"]
-    return ["\n".join(_of_group(each) for each in found)]
+    )
 
 
-def _of_group(group: dict[str, Any]) -> str:
-    head = f"{group['group']}: {group['state']}, {_count(group['members'], 'member')}, {summary(group)}.\n"
+def _note(group: dict[str, Any]) -> str:
+    """Why the numbers of a group are missing, or are not all."""
+    if not group["partitions"]:
+        return "nothing committed"
+    unknown = [each for each in group["partitions"] if each["lag"] is None]
+    if not unknown:
+        return ""
+    first = unknown[0]
+    more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return f"without {first['topic']}[{first['partition']}]: {first['note']}{more}"
+
+
+def of_group(group: dict[str, Any]) -> str:
+    """A group, and a line for every partition."""
+    name = printable(group["group"])
+    head = f"{name}: {group['state']}, {_count(group['members'], 'member')}, {summary(group)}.\n"
     rows = [
         {
             "topic": each["topic"],
             "partition": each["partition"],
             "committed": each["committed"],
-            "end": each["end"],
-            "lag": each["lag"],
-            "behind": behind(each["lag_s"]),
+            "end": UNKNOWN if each["end"] is None else each["end"],
+            "lag": UNKNOWN if each["lag"] is None else each["lag"],
+            "behind": Quantity(behind(each["lag_s"])),
             "reader": each["member"],
             "note": each["note"] or "",
         }
@@ -149,15 +254,21 @@ def _of_group(group: dict[str, Any]) -> str:
     text = head + (table_text(rows) if rows else "Nothing is committed.\n")
     if group["uncommitted"]:
         places = ", ".join(f"{each['topic']}[{each['partition']}]" for each in group["uncommitted"])
-        text += f"Read, but nothing committed yet: {places}.\n"
+        text += f"Read, but nothing committed yet: {printable(places)}.\n"
     return text
 
 
 def summary(group: dict[str, Any]) -> str:
     """`12 records and 3.4 s behind`."""
-    if not group["lag"]:
-        return "at the end" if group["partitions"] else "nothing committed"
-    return f"{_count(group['lag'], 'record')} and {behind(group['lag_s'])} behind"
+    if not group["partitions"]:
+        return "nothing committed"
+    if group["lag"] is None:
+        return "how far behind cannot be told"
+    if group["is_complete"]:
+        return f"{_count(group['lag'], 'record')} and {behind(group['lag_s'])} behind" if group["lag"] else "at the end"
+    unknown = sum(each["lag"] is None for each in group["partitions"])
+    known = f"{_count(group['lag'], 'record')} and {behind(group['lag_s'])} behind"
+    return f"at least {known}, without {_count(unknown, 'partition')} that cannot be looked at"
 
 
 def behind(seconds: float | None) -> str:

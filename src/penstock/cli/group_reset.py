@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.failing import Failed, Misused
-from penstock.cli.output import Output, OutputOption, show_json, show_table
+from penstock.cli.output import Output, OutputOption, printable, show_json, show_table
 from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 
 if TYPE_CHECKING:
@@ -43,25 +43,24 @@ def reset(
     """Have a group go on elsewhere. Nothing is changed without --execute, and nothing while the group has members."""
     from datetime import UTC, datetime
 
-    from penstock.cli.starts import parse_place
+    from penstock.cli.starts import parse_time
 
-    ways = [to_earliest, to_latest, to_offset is not None, to_datetime is not None, shift_by is not None]
-    if ways.count(True) != 1:
-        raise Misused("say once where to go on: --to-earliest, --to-latest, --to-offset, --to-datetime or --shift-by")
-    at_ms = None
-    if to_datetime is not None:
-        at_ms = parse_place(to_datetime, datetime.now(UTC)).timestamp_ms
-        if at_ms is None:
-            raise Misused(
-                f"--to-datetime {to_datetime!r} is no time: 2026-01-31T12:00, 15m (ago), or @ and milliseconds"
-            )
+    ways = {
+        "--to-earliest": to_earliest,
+        "--to-latest": to_latest,
+        "--to-offset": to_offset is not None,
+        "--to-datetime": to_datetime is not None,
+        "--shift-by": shift_by is not None,
+    }
+    _check_once(list(ways), [way for way, is_given in ways.items() if is_given])
+    at_ms = None if to_datetime is None else parse_time(to_datetime, datetime.now(UTC), "--to-datetime")
 
     async def work(client: "Client") -> list[dict[str, Any]]:
         await _check_at_rest(client, group, is_named=bool(topics))
         committed = await client.admin.group_offsets(group)
         places = await _places(client, topics, committed)
         if not places:
-            raise Failed(f"{group} has committed nothing yet: say with -t which topics it shall read")
+            raise Failed(f"{printable(group)} has committed nothing yet: say with -t which topics it shall read")
         plan = await plan_of(
             client,
             places,
@@ -83,9 +82,16 @@ def reset(
         return
     show_table([{**row, "note": row["note"] or ""} for row in rows])
     if execute:
-        typer.echo(f"{group} goes on there.")
+        typer.echo(f"{printable(group)} goes on there.")
     else:
         typer.echo("Nothing was changed: this is what --execute would do.")
+
+
+def _check_once(ways: list[str], given: list[str]) -> None:
+    if not given:
+        raise Misused(f"say where to go on: {', '.join(ways[:-1])} or {ways[-1]}")
+    if len(given) > 1:
+        raise Misused(f"{' and '.join(given)} are {len(given)} places to go on at: choose one of them")
 
 
 async def _check_at_rest(client: "Client", group: str, *, is_named: bool) -> None:
@@ -107,7 +113,7 @@ def at_work(found: "GroupDescription", why: str) -> str:
     names = sorted({each.instance_id or each.client_id for each in found.members})
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     many = f"{len(found.members)} member{'s' * (len(found.members) != 1)}"
-    return (
+    return printable(
         f"{found.group_id} has {many} at work{f' ({shown})' if names else ''}. {why}: stop them and try again; "
         f"`penstock group describe {found.group_id}` shows who they are"
     )
@@ -170,10 +176,15 @@ async def plan_of(
         else:
             wanted = times[place].offset
             if wanted == NO_OFFSET:
-                wanted, note = end, "every record is older: the end"
+                wanted, note = (
+                    end,
+                    "there are no records: the end" if start == end else "every record is older: the end",
+                )
         to = min(max(wanted, start), end)
-        if to != wanted:
-            note = f"{wanted} is not there: the {'first' if to == start and wanted < start else 'end'}"
+        if wanted < start:
+            note = f"{start - wanted} before the first record: stops there"
+        elif wanted > end:
+            note = f"{wanted - end} beyond the end: stops there"
         rows.append(
             {
                 "topic": place.topic,

@@ -1,7 +1,7 @@
-"""Where `consume` begins: start, end, an offset, so many before the end, or a moment in time."""
+"""Where `consume` begins: start, end, an offset, so many before the end, or a moment in time. Times of others, too."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from penstock.cli.failing import Misused
@@ -26,19 +26,36 @@ def parse_place(text: str, now: datetime) -> Place:
             return Place("latest")
     if re.fullmatch(r"[+-]?[0-9]+", text):
         return Place(offset=int(text))
-    if found := re.fullmatch(r"([0-9]+)([smhd])(?:\s*ago)?", text.strip()):
-        return _at(now - timedelta(**{_UNITS[found[2]]: int(found[1])}))
-    if found := re.fullmatch(r"(?:s@|@)([0-9]+)", text):
-        return Place(timestamp_ms=int(found[1]))
-    try:
-        return _at(datetime.fromisoformat(text.removeprefix("@")))
-    except ValueError:
+    at_ms = _moment_ms(text, now)
+    if at_ms is None:
         raise Misused(
             f"{text!r} is no place to start: start, end, 42 (an offset), -10 (the last ten), 15m (ago), "
             "2026-01-31T12:00 or @ and milliseconds"
-        ) from None
+        )
+    return Place(timestamp_ms=at_ms)
 
 
-def _at(moment: datetime) -> Place:
-    aware = moment if moment.tzinfo is not None else moment.astimezone()
-    return Place(timestamp_ms=int(aware.astimezone(UTC).timestamp() * 1000))
+def parse_time(text: str, now: datetime, option: str) -> int:
+    """A moment in milliseconds, for an option that takes nothing else."""
+    at_ms = None if re.fullmatch(r"[0-9]+", text) else _moment_ms(text, now)
+    if at_ms is None:
+        raise Misused(f"{option} {text!r} is no time: 2026-01-31T12:00, 15m (ago), 2h, 3d, or @ and milliseconds")
+    return at_ms
+
+
+def _moment_ms(text: str, now: datetime) -> int | None:
+    if found := re.fullmatch(r"([0-9]+)([smhd])(?:\s*ago)?", text.strip()):
+        try:
+            return _ms(now - timedelta(**{_UNITS[found[2]]: int(found[1])}))
+        except OverflowError:
+            return 0  # longer ago than anything
+    if found := re.fullmatch(r"(?:s@|@)([0-9]+)", text):
+        return int(found[1])
+    try:
+        return _ms(datetime.fromisoformat(text.removeprefix("@")))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _ms(moment: datetime) -> int:
+    return int((moment if moment.tzinfo is not None else moment.astimezone()).timestamp() * 1000)

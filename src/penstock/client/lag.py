@@ -5,22 +5,38 @@ is as exact as the clocks of whoever wrote it and of whoever asks; where compact
 left counts. A partition that is read to its end, or that holds nothing but transaction markers behind it, is 0 behind.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.client.cluster import Cluster
 from penstock.client.consumer import Consumer
+from penstock.client.errors import ClientError, Refused, advice
 from penstock.client.fetcher import FetchSettings
 from penstock.client.metadata import TopicPartition
 from penstock.client.offsets import Moment, list_offsets
+from penstock.model.errors import ErrorCode
 
+NO_LEADER: Final = "no leader"
+NO_TOPIC: Final = "no such topic"
+NO_PARTITION: Final = "no such partition"
+PATIENCE_MS: Final = 1_000
+"""How long a leader that has just moved, or does not answer, is asked again by those who want to know at once."""
+_ONCE_MS: Final = 1
 _NO_TIMESTAMP: Final = -1
 _FETCHING: Final = FetchSettings(wait_ms_max=100, bytes_max=8 * 1024 * 1024, ahead_bytes_max=1)
 
 
 Timestamps = dict[tuple[TopicPartition, int], int]
 """Of the first record at an offset of a partition, or behind it."""
+
+
+class Bounds(NamedTuple):
+    """Where the log of a partition starts, and where it ends."""
+
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +105,26 @@ async def lag(
     """
     if not committed:
         return []
-    wanted = sorted(committed)
-    starts = await list_offsets(cluster, dict.fromkeys(wanted, Moment.EARLIEST), timeout_ms=timeout_ms)
-    ends = await list_offsets(cluster, dict.fromkeys(wanted, Moment.LATEST), timeout_ms=timeout_ms)
+    starts = await list_offsets(cluster, dict.fromkeys(committed, Moment.EARLIEST), timeout_ms=timeout_ms)
+    ends = await list_offsets(cluster, dict.fromkeys(committed, Moment.LATEST), timeout_ms=timeout_ms)
+    bounds = {each: Bounds(starts[each].offset, ends[each].offset) for each in committed}
+    return await lag_between(cluster, committed, bounds, known=known, noted=noted, timeout_ms=timeout_ms)
+
+
+async def lag_between(
+    cluster: Cluster,
+    committed: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+    *,
+    known: Timestamps | None = None,
+    noted: Timestamps | None = None,
+    timeout_ms: int | None = None,
+) -> list[PartitionLag]:
+    """The same, where it is known already from where to where each log goes."""
     ranges = {
-        each: (max(committed[each], starts[each].offset), ends[each].offset)
-        for each in wanted
-        if max(committed[each], starts[each].offset) < ends[each].offset
+        each: (begin, bounds[each].end)
+        for each, offset in committed.items()
+        if (begin := max(offset, bounds[each].start)) < bounds[each].end
     }
     oldest = {each: at for each, (begin, _) in ranges.items() if (at := (known or {}).get((each, begin))) is not None}
     unknown = {each: found for each, found in ranges.items() if each not in oldest}
@@ -103,10 +132,87 @@ async def lag(
     if noted is not None:
         noted.update({(each, ranges[each][0]): at for each, at in oldest.items()})
     now_ms = cluster.ports.clock.wall_ms()
-    return [
-        PartitionLag(each, committed[each], starts[each].offset, ends[each].offset, oldest.get(each), now_ms)
-        for each in wanted
-    ]
+    return [PartitionLag(each, committed[each], *bounds[each], oldest.get(each), now_ms) for each in sorted(committed)]
+
+
+async def bounds_now(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds | str]:
+    """From where to where logs go, as far as that can be learned at once; a text tells why it cannot.
+
+    Nobody waits for a leader to be elected: where fresh metadata names none, there is none.
+    """
+    found: dict[TopicPartition, Bounds | str] = {}
+    wanted = sorted(set(partitions))
+    retry = cluster.retry(PATIENCE_MS)
+    while missing := [each for each in wanted if each not in found]:
+        leaders: dict[int, list[TopicPartition]] = {}
+        for each, leader in (await _leaders(cluster, missing)).items():
+            if isinstance(leader, str):
+                found[each] = leader
+            else:
+                leaders.setdefault(leader, []).append(each)
+        failed: dict[TopicPartition, str] = {}
+        trouble: ClientError | None = None
+        answers = await asyncio.gather(*(_ask_for_bounds(cluster, asked) for asked in leaders.values()))
+        for leader, answer in zip(leaders, answers, strict=True):
+            for each, value in answer.items():
+                if not isinstance(value, ClientError):
+                    found[each] = value
+                elif value.is_retriable:
+                    failed[each], trouble = _reason(value, leader), value
+                else:
+                    found[each] = _reason(value, leader)
+        if trouble is not None:
+            try:
+                await retry.after(trouble)
+            except ClientError:
+                found |= failed
+    return found
+
+
+async def _leaders(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | str]:
+    """Who leads partitions, or why that is not known. Where no leader is known, metadata is asked for once."""
+    doubtful = sorted({each.topic for each in partitions if cluster.leader(each) is None})
+    refused = await cluster.refresh(doubtful) if doubtful else {}
+    found: dict[TopicPartition, int | str] = {}
+    for each in partitions:
+        leader = cluster.leader(each)
+        if each.topic in refused:
+            found[each] = _told(refused[each.topic])
+        elif leader is not None:
+            found[each] = leader
+        else:
+            found[each] = NO_PARTITION if cluster.view.partition(*each) is None else NO_LEADER
+    return found
+
+
+async def _ask_for_bounds(
+    cluster: Cluster, asked: Sequence[TopicPartition]
+) -> dict[TopicPartition, Bounds | ClientError]:
+    """Asks a leader once; what it says against one partition is not held against the others."""
+    try:
+        starts = await list_offsets(cluster, dict.fromkeys(asked, Moment.EARLIEST), timeout_ms=_ONCE_MS)
+        ends = await list_offsets(cluster, dict.fromkeys(asked, Moment.LATEST), timeout_ms=_ONCE_MS)
+    except Refused as refused:
+        if len(asked) == 1:
+            return {asked[0]: refused}
+        one_by_one = await asyncio.gather(*(_ask_for_bounds(cluster, [each]) for each in asked))
+        return {each: value for answer in one_by_one for each, value in answer.items()}
+    except ClientError as error:
+        return dict.fromkeys(asked, error)
+    return {each: Bounds(starts[each].offset, ends[each].offset) for each in asked}
+
+
+def _reason(error: ClientError, leader: int) -> str:
+    return _told(error.code) if isinstance(error, Refused) else f"broker {leader}, its leader, does not answer"
+
+
+def _told(code: ErrorCode) -> str:
+    match code:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return NO_TOPIC
+        case ErrorCode.LEADER_NOT_AVAILABLE:
+            return NO_LEADER
+    return advice(code) or code.name
 
 
 async def first_timestamps(
@@ -128,7 +234,11 @@ async def first_timestamps(
     return found
 
 
-def total(lags: Sequence[PartitionLag]) -> tuple[int, float | None]:
-    """Of all partitions: the sum of records, and the most seconds."""
-    seconds = [each.seconds for each in lags if each.seconds is not None]
-    return sum(each.records for each in lags), max(seconds, default=None if lags else 0.0)
+def total(lags: Sequence[PartitionLag]) -> tuple[int | None, float | None]:
+    """Of all partitions: the sum of records, and the most seconds; None where no partition tells."""
+    telling = [each for each in lags if not each.is_beyond]
+    if not telling:
+        return None, None
+    return sum(each.records for each in telling), max(
+        (each.seconds for each in telling if each.seconds is not None), default=None
+    )

@@ -8,7 +8,7 @@ import pytest
 from penstock.cli.failing import Failed, Misused
 from penstock.cli.formats import printer_of
 from penstock.cli.records import Splitter
-from penstock.cli.starts import Place, parse_place
+from penstock.cli.starts import Place, parse_place, parse_time
 from penstock.client.consumer import Message
 
 RECORD = Message("orders", 2, 41, 1_700_000_000_000, b"alice", b"caf\xc3\xa9", (("source", b"web"), ("empty", None)))
@@ -78,6 +78,16 @@ def test_places_to_start(text: str, place: Place) -> None:
 def test_a_place_that_is_none() -> None:
     with pytest.raises(Misused, match="no place to start"):
         parse_place("yesterdayish", NOW)
+
+
+def test_times() -> None:
+    assert parse_time("15m", NOW, "--since") == int(NOW.timestamp() - 900) * 1000
+    assert parse_time("@1700000000000", NOW, "--since") == 1_700_000_000_000
+    assert parse_time("99999999d", NOW, "--since") == 0
+    for text in ("bogus", "start", "42", "20260131", "-10"):
+        with pytest.raises(Misused, match="--since .* is no time: 2026-01-31T12:00, 15m") as told:
+            parse_time(text, NOW, "--since")
+        assert "offset" not in str(told.value)
 
 
 def test_lines_become_records() -> None:

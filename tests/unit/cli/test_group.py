@@ -1,18 +1,28 @@
 """`penstock group`: what is shown of groups, before it is asked for on real clusters."""
 
 import json
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.cli import group_lag, group_reset, group_why
+from penstock.cli import group, group_lag, group_reset, group_why
+from penstock.cli.failing import sentence
+from penstock.client.cluster import Cluster
+from penstock.client.errors import Refused
 from penstock.client.group_history import History
-from penstock.client.groups import GroupDescription, GroupMember
+from penstock.client.groups import GroupDescription, GroupListing, GroupMember
+from penstock.client.metadata import TopicPartition
+from penstock.client.ports import ClientPorts
+from penstock.model.errors import ErrorCode
 from penstock.model.group_events import EventKind, GroupEvent
+from penstock.records.builder import BatchBuilder
 from tests.unit.cli.conftest import Penstock
+from tests.unit.client.brokers import Brokers, play
 
 
 def test_seconds_are_exact_where_that_matters() -> None:
@@ -26,21 +36,245 @@ def test_seconds_are_exact_where_that_matters() -> None:
     ]
 
 
+def a_look(name: str = "g", lag: int | None = 0, lag_s: float | None = 0.0, **rows: Any) -> dict[str, Any]:
+    """A group with a partition for each lag that is named, None for those of which nothing is known."""
+    partitions = [
+        {
+            "topic": "orders",
+            "partition": number,
+            "committed": 3,
+            "end": each,
+            "lag": each,
+            "lag_s": each,
+            "member": None,
+            "note": None if each is not None else "no leader",
+        }
+        for number, each in enumerate(rows.get("lags", [lag]))
+    ]
+    is_complete = bool(partitions) and all(each["lag"] is not None for each in partitions)
+    told = {"group": name, "state": "Empty", "members": 0, "lag": lag, "lag_s": lag_s, "is_complete": is_complete}
+    return {**told, "partitions": partitions, "uncommitted": []}
+
+
 def test_a_group_in_words() -> None:
-    assert group_lag.summary({"lag": 0, "lag_s": 0.0, "partitions": [1]}) == "at the end"
-    assert group_lag.summary({"lag": 0, "lag_s": None, "partitions": []}) == "nothing committed"
-    assert group_lag.summary({"lag": 1_200, "lag_s": 3.0, "partitions": [1]}) == "1,200 records and 3.0 s behind"
+    assert group_lag.summary(a_look()) == "at the end"
+    assert group_lag.summary(a_look(lag=None, lag_s=None, lags=[])) == "nothing committed"
+    assert group_lag.summary(a_look(lag=1_200, lag_s=3.0)) == "1,200 records and 3.0 s behind"
+    assert group_lag.summary(a_look(lag=None, lag_s=None)) == "how far behind cannot be told"
+    assert group_lag.summary(a_look(lag=12, lag_s=3.0, lags=[12, None])) == (
+        "at least 12 records and 3.0 s behind, without 1 partition that cannot be looked at"
+    )
 
 
-@pytest.mark.parametrize("options", [(), ("--to-earliest", "--to-latest"), ("--to-offset", "3", "--shift-by", "1")])
+def test_what_is_not_known_is_not_zero() -> None:
+    shown = group_lag.overview(
+        [
+            a_look("some", 12, 3.0, lags=[12, None]),
+            a_look("all", 7, 75.0),
+            a_look("none", None, None),
+            a_look("new", None, None, lags=[]),
+        ]
+    )
+    assert shown.splitlines() == [
+        "GROUP  STATE  MEMBERS  LAG      BEHIND  NOTE",
+        "some   Empty        0  12+       3.0 s  without orders[1]: no leader",
+        "all    Empty        0    7  1 min 15 s",
+        "none   Empty        0    -           -  without orders[0]: no leader",
+        "new    Empty        0    -           -  nothing committed",
+    ]
+    assert group_lag.of_group(a_look("some", 12, 3.0, lags=[None, 12])).splitlines()[1:] == [
+        "TOPIC   PARTITION  COMMITTED  END  LAG  BEHIND  READER  NOTE",
+        "orders          0          3    ?    ?       ?  -       no leader",
+        "orders          1          3   12   12  12.0 s  -",
+    ]
+
+
+def test_the_worst_come_first() -> None:
+    looks = [a_look("a", 0), a_look("b", None, None), a_look("c", 5, 1.0), a_look("d", 5, 9.0), a_look("e", 70, None)]
+    assert [each["group"] for each in group_lag.worst_first(looks)] == ["e", "d", "c", "a", "b"]
+
+
+class Admin:
+    """Groups and what they have committed; one that is None is deleted before it is described."""
+
+    def __init__(self, groups: dict[str, dict[TopicPartition, int] | None]) -> None:
+        self.groups = groups
+
+    async def list_groups(self) -> list[GroupListing]:
+        return [GroupListing(name, "consumer", "Empty", "consumer", 0) for name in self.groups]
+
+    async def describe_group(self, name: str) -> GroupDescription:
+        if self.groups.get(name) is None:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.", f"group {name}")
+        return GroupDescription(name, "consumer", "Empty", "uniform", 3, ())
+
+    async def group_offsets(self, name: str) -> dict[TopicPartition, int]:
+        return self.groups[name] or {}
+
+
+def looked_at(brokers: Brokers, admin: Admin, look: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def story(ports: ClientPorts) -> Any:
+        cluster = Cluster(brokers.names, ports=ports)
+        try:
+            return await look(SimpleNamespace(cluster=cluster, admin=admin))
+        finally:
+            await cluster.close()
+
+    return play(brokers, story)
+
+
+def test_one_bad_group_does_not_hide_the_others() -> None:
+    brokers = Brokers()
+    logs = brokers.add_topic("orders", 2)
+    logs[0].end = logs[0].start = 5
+    logs[1].leader = -1
+    place = [TopicPartition("orders", number) for number in range(100)]
+    admin = Admin(
+        {
+            "well": {place[0]: 5},
+            "half": {place[0]: 5, place[1]: 2},
+            "odd": {place[99]: 1},
+            "deleted": None,
+            "beyond": {place[0]: 9},
+            "dropped": {TopicPartition("gone", 0): 1},
+            "new": {},
+        }
+    )
+    found = looked_at(brokers, admin, lambda client: group_lag.look_at_all(client, []))
+    told = {each["group"]: (each["lag"], each["lag_s"], each["is_complete"]) for each in found}
+    assert told == {
+        "well": (0, 0.0, True),
+        "half": (0, 0.0, False),
+        "odd": (None, None, False),
+        "beyond": (None, None, False),
+        "dropped": (None, None, False),
+        "new": (None, None, False),
+    }
+    notes = {each["group"]: [row["note"] for row in each["partitions"]] for each in found}
+    assert (notes["half"], notes["odd"], notes["dropped"]) == (
+        [None, "no leader"],
+        ["no such partition"],
+        ["no such topic"],
+    )
+
+
+def test_a_named_group_that_is_not_there_is_told() -> None:
+    with pytest.raises(Refused) as refused:
+        looked_at(Brokers(), Admin({}), lambda client: group_lag.look(client, ["nope"], []))
+    assert sentence(refused.value) == "there is no group nope: `penstock group list` shows what there is"
+
+
+def played(monkeypatch: pytest.MonkeyPatch, module: ModuleType, admin: Any, brokers: Brokers | None = None) -> None:
+    """Has commands of a module work with groups in memory."""
+
+    def run_with_client(_bootstrap: Any, _timeout: Any, work: Any) -> Any:
+        return looked_at(brokers or Brokers(), admin, work)
+
+    monkeypatch.setattr(module, "run_with_client", run_with_client)
+
+
+def test_a_topic_that_is_not_there_is_told(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    played(monkeypatch, group_lag, Admin({"g": {}}))
+    result = penstock("group", "lag", "g", "-t", "nope")
+    assert (result.code, result.out) == (1, "")
+    assert "there is no topic nope: `penstock topic list`" in result.err
+
+
+def test_no_groups_are_told_alike(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (group, group_lag):
+        played(monkeypatch, module, Admin({}))
+    listed, lag = penstock("group", "list"), penstock("group", "lag")
+    assert listed == lag
+    assert (lag.out, lag.err) == ("", "There are no groups: a consumer with group.id makes one.\n")
+    assert penstock("group", "lag", "-o", "json").out == "[]\n"
+
+
+def test_who_watches_sees_when_it_was(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def once(*_: Any) -> Any:
+        yield [a_look()]
+
+    played(monkeypatch, group_lag, Admin({}))
+    monkeypatch.setattr(group_lag, "_looks", once)
+    assert re.match(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, every 2 s\. Ctrl-C ends it\.\n\nGROUP ", penstock("group", "lag", "-w").out
+    )
+    assert "Ctrl-C" not in penstock("group", "lag").out
+
+
+def test_names_of_strangers_do_not_steer_the_terminal(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def coordinator(*_: object) -> int:
+        return 0
+
+    name = "a\n\x1b[31mred"
+    monkeypatch.setattr(Cluster, "coordinator", coordinator)
+    for module in (group, group_lag):
+        played(monkeypatch, module, Admin({name: {}}))
+    for words in (("list",), ("lag",), ("lag", name), ("describe", name)):
+        out = penstock("group", *words).out
+        assert "a\\n\\x1b[31mred" in out
+        assert "\x1b" not in out
+    assert "\x1b" not in penstock("group", "describe", name + "\x1b").err
+    assert json.loads(penstock("group", "list", "-o", "json").out)[0]["group"] == name
+
+
+def test_what_was_not_deleted_has_a_line_each(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deleting(Admin):
+        async def delete_group(self, name: str) -> None:
+            await self.describe_group(name)
+
+    played(monkeypatch, group, Deleting({"b": {}}))
+    result = penstock("group", "delete", "a", "b", "c")
+    assert (result.code, result.out) == (1, "b deleted.\n")
+    assert result.err == (
+        "penstock: 2 of 3 groups were not deleted:\n"
+        "  there is no group a: `penstock group list` shows what there is\n"
+        "  there is no group c: `penstock group list` shows what there is.\n"
+    )
+    assert penstock("group", "delete", "a").err.count("\n") == 1
+
+
+def test_reset_wants_a_place(penstock: Penstock) -> None:
+    result = penstock("group", "reset", "g")
+    assert result.code == 2
+    assert "say where to go on: --to-earliest, --to-latest, --to-offset, --to-datetime or --shift-by" in result.err
+
+
+@pytest.mark.parametrize("options", [("--to-earliest", "--to-latest"), ("--to-offset=3", "--shift-by=1")])
 def test_reset_wants_one_place(penstock: Penstock, options: tuple[str, ...]) -> None:
     result = penstock("group", "reset", "g", *options)
     assert result.code == 2
-    assert "say once where to go on" in result.err
+    first, second = (each.partition("=")[0] for each in options)
+    assert f"{first} and {second} are 2 places" in result.err
 
 
-def test_times_that_are_none(penstock: Penstock) -> None:
-    assert "is no time" in penstock("group", "reset", "g", "--to-datetime", "42").err
+def notes_of(brokers: Brokers, now: int, **where: Any) -> list[tuple[int, str | None]]:
+    places = [TopicPartition("t", number) for number in range(len(brokers.topics["t"][1]))]
+    committed = dict.fromkeys(places, now)
+    plan = looked_at(brokers, Admin({}), lambda client: group_reset.plan_of(client, places, committed, **where))
+    return [(each["to"], each["note"]) for each in plan]
+
+
+def test_a_plan_says_why_it_goes_elsewhere() -> None:
+    brokers = Brokers()
+    empty, full = brokers.add_topic("t", 2)
+    builder = BatchBuilder()
+    for _ in range(10):
+        builder.append(None, b"x", (), 1_000)
+    full.append(bytes(builder.build()))
+    empty.start = empty.end = 10
+    assert notes_of(brokers, 5, at_ms=2_000) == [
+        (10, "there are no records: the end"),
+        (10, "every record is older: the end"),
+    ]
+    assert notes_of(brokers, 5, by=-100)[1] == (0, "95 before the first record: stops there")
+    assert notes_of(brokers, 5, offset=12)[1] == (10, "2 beyond the end: stops there")
+    assert notes_of(brokers, 5, by=2)[1] == (7, None)
+
+
+@pytest.mark.parametrize("time", ["42", "yesterday", "start", "-10"])
+def test_times_that_are_none(penstock: Penstock, time: str) -> None:
+    told = penstock("group", "reset", "g", f"--to-datetime={time}").err
+    assert f"--to-datetime '{time}' is no time: 2026-01-31T12:00, 15m (ago)" in told
     assert "is no time" in penstock("group", "why", "g", "--since", "earliest").err
 
 

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from penstock.client.cluster import Cluster
-from penstock.client.lag import PartitionLag, lag, total
+from penstock.client.lag import NO_LEADER, NO_PARTITION, NO_TOPIC, Bounds, PartitionLag, bounds_now, lag, total
 from penstock.client.metadata import TopicPartition
 from penstock.client.ports import ClientPorts
+from penstock.model.errors import ErrorCode
 from penstock.records.builder import BatchBuilder
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import patch
-from tests.unit.client.brokers import Brokers, PartitionLog, play
+from penstock.wire.api import Api
+from tests.unit.client.brokers import Brokers, Fault, PartitionLog, play
 
 
 def append(log: PartitionLog, *timestamps: int) -> None:
@@ -85,3 +87,81 @@ def test_compaction_retention_and_markers() -> None:
 @pytest.mark.parametrize(("oldest_ms", "seconds"), [(None, 0.0), (-1, None), (9_000, 1.0), (11_000, 0.0)])
 def test_ages(oldest_ms: int | None, seconds: float | None) -> None:
     assert PartitionLag(TopicPartition("t", 0), 3, 0, 5, oldest_ms, 10_000).seconds == seconds
+
+
+def at_once(brokers: Brokers, *partitions: TopicPartition) -> Any:
+    """What can be learned, and how many seconds that took."""
+
+    async def story(ports: ClientPorts) -> Any:
+        cluster = Cluster(brokers.names, ports=ports)
+        try:
+            begun_s = brokers.world.loop.time()
+            return await bounds_now(cluster, partitions), brokers.world.loop.time() - begun_s
+        finally:
+            await cluster.close()
+
+    return play(brokers, story)
+
+
+def test_a_partition_without_a_leader_keeps_nobody_waiting() -> None:
+    brokers = Brokers(2)
+    logs = brokers.add_topic("t", 3)
+    append(logs[0], 1_000, 2_000)
+    append(logs[2], 1_000)
+    logs[1].leader = -1
+    gone = TopicPartition("gone", 0)
+    found, seconds = at_once(brokers, *(TopicPartition("t", number) for number in (0, 1, 2, 99)), gone)
+    assert found == {
+        ("t", 0): Bounds(0, 2),
+        ("t", 1): NO_LEADER,
+        ("t", 2): Bounds(0, 1),
+        ("t", 99): NO_PARTITION,
+        gone: NO_TOPIC,
+    }
+    assert seconds < 1
+    assert sum(api is Api.METADATA for _, api, _ in brokers.seen) == 1
+
+
+def test_a_leader_that_is_down_hides_only_its_own() -> None:
+    brokers = Brokers(2)
+    logs = brokers.add_topic("t", 2)
+    append(logs[0], 1_000)
+    brokers.names.append("nobody")
+    logs[1].leader = 2
+    brokers_up = brokers.main_of
+
+    def main_of(node_id: int) -> Any:
+        async def rest(_: Any) -> None:
+            await asyncio.Event().wait()
+
+        return rest if node_id == 2 else brokers_up(node_id)
+
+    brokers.main_of = main_of  # type: ignore[method-assign]
+    found, seconds = at_once(brokers, TopicPartition("t", 0), TopicPartition("t", 1))
+    assert found == {("t", 0): Bounds(0, 1), ("t", 1): "broker 2, its leader, does not answer"}
+    assert seconds < 5
+
+
+def test_a_leader_that_moves_meanwhile_is_found() -> None:
+    brokers = Brokers(2)
+    brokers.add_topic("t", 2)
+    brokers.fail(Api.LIST_OFFSETS, ErrorCode.NOT_LEADER_OR_FOLLOWER, Fault.CLOSE)
+    found, _ = at_once(brokers, TopicPartition("t", 0), TopicPartition("t", 1))
+    assert found == {("t", 0): Bounds(0, 0), ("t", 1): Bounds(0, 0)}
+
+
+def test_one_refusal_is_not_held_against_others() -> None:
+    brokers = Brokers()
+    brokers.add_topic("t", 2)
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    brokers.fail(Api.LIST_OFFSETS, refused, refused)
+    found, _ = at_once(brokers, TopicPartition("t", 0), TopicPartition("t", 1))
+    assert sorted(map(str, found.values())) == [str(Bounds(0, 0)), "this login may not use the topic"]
+
+
+def test_nothing_known_is_not_nothing_behind() -> None:
+    beyond = PartitionLag(TopicPartition("t", 0), 9, 0, 5, None, 10_000)
+    behind = PartitionLag(TopicPartition("t", 1), 3, 0, 5, 9_000, 10_000)
+    assert total([]) == (None, None)
+    assert total([beyond]) == (None, None)
+    assert total([beyond, behind]) == (2, 1.0)
