@@ -85,7 +85,7 @@ def test_times() -> None:
     assert parse_time("@1700000000000", NOW, "--since") == 1_700_000_000_000
     assert parse_time("99999999d", NOW, "--since") == 0
     for text in ("bogus", "start", "42", "20260131", "-10"):
-        with pytest.raises(Misused, match="--since .* is no time: 2026-01-31T12:00, 15m") as told:
+        with pytest.raises(Misused, match=r"--since .* is no time: 2026-01-31T12:00, 15m") as told:
             parse_time(text, NOW, "--since")
         assert "offset" not in str(told.value)
 
