@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 CLEAR = "\x1b[H\x1b[2J"
 NO_GROUPS = "There are no groups: a consumer with group.id makes one."
-UNKNOWN = "?"
+UNKNOWN = Quantity("?")
+NOTHING = Quantity("-")
 
 
 def lag(
@@ -213,8 +214,10 @@ def overview(groups: list[dict[str, Any]]) -> str:
                 "group": each["group"],
                 "state": each["state"],
                 "members": each["members"],
-                "lag": None if each["lag"] is None else Quantity(f"{each['lag']}{'' if each['is_complete'] else '+'}"),
-                "behind": None if each["lag"] is None else Quantity(behind(each["lag_s"])),
+                "lag": NOTHING
+                if each["lag"] is None
+                else Quantity(f"{each['lag']}{'' if each['is_complete'] else '+'}"),
+                "behind": NOTHING if each["lag"] is None else Quantity(behind(each["lag_s"])),
                 "note": _note(each),
             }
             for each in groups

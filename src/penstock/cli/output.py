@@ -106,8 +106,10 @@ def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _is_counted(column: Sequence[object]) -> bool:
     """Whether a column holds numbers, here and there one that is missing."""
-    told = [each for each in column if each is not None and each not in _MISSING]
-    return bool(told) and all(isinstance(each, int | Quantity) for each in told)
+    is_number = [isinstance(each, int | Quantity) for each in column]
+    return any(is_number) and all(
+        number or each is None or each in _MISSING for number, each in zip(is_number, column, strict=True)
+    )
 
 
 def _width(text: str) -> int:

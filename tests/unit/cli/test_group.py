@@ -89,6 +89,15 @@ def test_what_is_not_known_is_not_zero() -> None:
     ]
 
 
+def test_columns_without_a_number_stand_to_the_right_too() -> None:
+    assert (
+        group_lag.overview([a_look("g", None, None, lags=[])]).splitlines()[1].startswith("g      Empty        0    -")
+    )
+    assert (
+        group_lag.of_group(a_look("g", None, None)).splitlines()[2].startswith("orders          0          3    ?    ?")
+    )
+
+
 def test_the_worst_come_first() -> None:
     looks = [a_look("a", 0), a_look("b", None, None), a_look("c", 5, 1.0), a_look("d", 5, 9.0), a_look("e", 70, None)]
     assert [each["group"] for each in group_lag.worst_first(looks)] == ["e", "d", "c", "a", "b"]
