@@ -48,7 +48,7 @@ def test_seeds_that_failed_once() -> None:
 
 def test_everything_happens() -> None:
     counts: Counter[str] = Counter()
-    for run in run_all(range(2_000, 2_060)):
+    for run in run_all(range(2_000, 2_120)):
         counts.update(run.counts)
     for kind in (*FAULTS, "outage", "expired", "refused", "lost batches", "gap at the end", "commits together"):
         assert counts[kind] >= 3, f"{kind} happens too rarely: {counts}"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.failing import Misused
-from penstock.cli.output import Output, OutputOption, show_json
+from penstock.cli.output import Output, OutputOption, printable, show_json
 from penstock.cli.running import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 
 if TYPE_CHECKING:
@@ -47,11 +46,9 @@ def why(
     """
     from datetime import UTC, datetime
 
-    from penstock.cli.starts import parse_place
+    from penstock.cli.starts import parse_time
 
-    since_ms = parse_place(since, datetime.now(UTC)).timestamp_ms
-    if since_ms is None:
-        raise Misused(f"--since {since!r} is no time: 2h (ago), 3d, 2026-01-31T12:00")
+    since_ms = parse_time(since, datetime.now(UTC), "--since")
 
     async def work(client: "Client") -> "History":
         from penstock.client.group_history import group_history
@@ -74,7 +71,7 @@ def why(
         )
         return
     width = _width()
-    for line in _head(group, found, len(events), since_ms):
+    for line in _head(printable(group), found, len(events), since_ms):
         typer.echo(_wrapped(line, width))
     if events:
         typer.echo("\n" + "\n".join(_table(found.events, len(events), width)))
@@ -163,7 +160,7 @@ def _table(events: "Sequence[GroupEvent]", shown: int, width: int | None) -> lis
     rows = [("TIME", "EPOCH", "MEMBERS", "TOOK", "PAUSE", "WHAT")]
     for number, event in enumerate(last):
         before = events[first + number - 1] if first + number else None
-        what = _printable(_what(event, before, names))
+        what = printable(_what(event, before, names))
         numbers = (_number(event.epoch), _number(event.members), _seconds(event.took_ms), _seconds(event.pause_ms))
         rows.append((times[number], *numbers, what))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
@@ -247,11 +244,6 @@ def _shortened(text: str, names: dict[str, str]) -> str:
         if len(member) >= LONG_ID:
             text = text.replace(member, name)
     return text
-
-
-def _printable(text: str) -> str:
-    """What came from clients may be anything."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _count(number: int, noun: str) -> str:

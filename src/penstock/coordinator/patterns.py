@@ -349,9 +349,7 @@ class Regex:
             then = loop
         end = then
         for _ in range(node.most - node.least):
-            then = self._add(
-                _SPLIT, (), self._compile(part, then), end
-            )  # who takes no more of them takes none of the rest
+            then = self._add(_SPLIT, (), self._compile(part, then), end)  # who takes no more takes none of the rest
         for _ in range(node.least):
             then = self._compile(part, then)
         return then
@@ -373,11 +371,12 @@ class Regex:
 
     def _sorted_out(self) -> tuple[list[int], list[int]]:
         """Where characters begin that fit other states than those before them, and which states these are."""
-        takers: dict[int, tuple[Ranges, int]] = {}
+        takers: dict[Ranges, int] = {}
         for at, (_, chars, _, _) in enumerate(self._states):
-            takers[id(chars)] = (chars, takers.get(id(chars), (chars, 0))[1] | 1 << at)
+            if chars:
+                takers[chars] = takers.get(chars, 0) | 1 << at
         changes: dict[int, int] = {}
-        for chars, states in takers.values():
+        for chars, states in takers.items():
             for first, last in chars:
                 changes[first] = changes.get(first, 0) ^ states
                 changes[last + 1] = changes.get(last + 1, 0) ^ states
