@@ -177,7 +177,7 @@ class Checks:
         """Whoever is in an epoch that counts has nothing that is not its: not even in the eyes of the coordinator."""
         for client in self._world.clients:
             member = group.members.get(client.member_id) if client.group_id == group.group_id else None
-            if member is None or not client.is_up or client.epoch not in (member.epoch, member.previous_epoch):
+            if member is None or not client.is_up or client.reads_in not in (member.epoch, member.previous_epoch):
                 continue
             has = {partition for _, partition in member.owned}
             if not has.issuperset(client.owned):
@@ -212,7 +212,7 @@ class Checks:
         match request:
             case ConsumerGroupHeartbeatRequest():
                 if reply.error_code is ErrorCode.NONE and reply.member_epoch > 0:
-                    self._told_epoch(request, reply)
+                    self._told_epoch(request, reply, is_current=leadership.is_current)
             case SyncGroupRequest():
                 if reply.error_code is ErrorCode.NONE:
                     self._told_assignment(broker, request, reply.assignment)
@@ -224,11 +224,12 @@ class Checks:
                 if leadership.is_current:
                     self._told_offsets(request, reply)
 
-    def _told_epoch(self, request: ConsumerGroupHeartbeatRequest, reply: Any) -> None:
+    def _told_epoch(self, request: ConsumerGroupHeartbeatRequest, reply: Any, *, is_current: bool) -> None:
         who = (request.group_id, request.member_id)
-        if reply.member_epoch < self._epochs.get(who, 0):
-            broken("MonotoneMemberEpochs", f"{who} was in {self._epochs[who]} and is in {reply.member_epoch}")
-        self._epochs[who] = reply.member_epoch
+        newest = self._epochs.get(who, 0)
+        if reply.member_epoch < newest and is_current:
+            broken("MonotoneMemberEpochs", f"{who} was in {newest} and is in {reply.member_epoch}")
+        self._epochs[who] = max(newest, reply.member_epoch)
         if reply.assignment is not None:
             owner = request.instance_id or request.member_id
             for topic in reply.assignment.topic_partitions:

@@ -55,6 +55,8 @@ class Client:
         """Whether it is to be there in the end."""
         self.member_id = ""
         self.epoch = -1
+        self.reads_in = -1
+        """The epoch in which it was given what it has."""
         self.owned: dict[int, int | None] = {}
         """What it reads, and from where on it will read next; None until it has asked."""
         self.heard = 0
@@ -347,6 +349,7 @@ class Classic(Client):
             self.commit(gone)
         self.owned = {partition: self.owned.get(partition) for partition in given}
         self._is_in = True
+        self.reads_in = self.epoch
         self.world.tell(f"{self.name} reads {given} in {self.epoch}")
         if gone and self.is_cooperative:
             self._is_in = False
@@ -436,7 +439,7 @@ class Modern(Client):
         elif code is not NONE:
             broken("Protocol", f"{self.name} is told {code.name}: {reply.error_message}")
         else:
-            self.epoch = reply.member_epoch
+            self.epoch = self.reads_in = reply.member_epoch
             if reply.assignment is not None:
                 self._target = [each for topic in reply.assignment.topic_partitions for each in topic.partitions]
             if not self._is_revoking:
