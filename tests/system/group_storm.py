@@ -21,6 +21,7 @@ import datetime
 import json
 import math
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -518,30 +519,37 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="else one that no recorded run has taken")
     parser.add_argument("--rate", type=float, default=RATE, help="records per second")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a bug of all nodes; nothing is recorded")
-    parser.add_argument("--keep", type=Path, help="an empty directory for data, logs and diaries, which are kept")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a new directory for data, logs and diaries; else they are kept only if something is found",
+    )
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no process stays behind
     seed = options.seed if options.seed is not None else 1 + len(load_runs())
-    with tempfile.TemporaryDirectory(prefix="penstock-storm-") as temporary:
-        outcome = run(
-            options.keep or Path(temporary),
-            members=options.members,
-            kills=options.kills,
-            rebalances=options.rebalances,
-            seed=seed,
-            seconds_max=options.seconds,
-            rate=options.rate,
-            plant=options.plant,
-            tell=_tell,
-        )
+    directory = options.keep or Path(tempfile.mkdtemp(prefix="penstock-storm-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    outcome = run(
+        directory,
+        members=options.members,
+        kills=options.kills,
+        rebalances=options.rebalances,
+        seed=seed,
+        seconds_max=options.seconds,
+        rate=options.rate,
+        plant=options.plant,
+        tell=_tell,
+    )
+    if not outcome.findings and options.keep is None:
+        shutil.rmtree(directory)
     print(outcome.text(), flush=True)
     if options.record and options.plant is None:
         date = datetime.date.today().isoformat()
         more = {"seconds": round(outcome.seconds), "seed": seed, "date": date, "revision": revision()}
         write([*load_runs(), vars(outcome) | more])
     if outcome.findings:
-        raise SystemExit("not clean")
+        raise SystemExit(f"not clean: data, logs and diaries are in {directory}")
 
 
 def _tell(sentence: str) -> None:
