@@ -380,6 +380,9 @@ class Modern(Client):
         self._said: list[int] | None = None
         self._target: list[int] = []
         self._is_revoking = False
+        self._taking: set[int] = set()
+        """What it was given, and has, and does not tell of until its program has taken it."""
+        self._pace = world.streams.stream("taking", self.name)
 
     def begin(self) -> None:
         self.member_id, self.epoch = f"{self.name}-life-{self.life}", 0
@@ -389,6 +392,7 @@ class Modern(Client):
         super().lose()
         self.epoch = 0
         self._says_all, self._is_revoking, self._said, self._target = True, False, None, []
+        self._taking = set()
 
     def fetch_request(self) -> OffsetFetchRequestGroup:
         return OffsetFetchRequestGroup(
@@ -402,8 +406,8 @@ class Modern(Client):
     def act(self) -> None:
         if self.is_asking("heartbeat"):
             return
-        mine = sorted(self.owned)
-        says_all = self._says_all or self.epoch == 0
+        mine = sorted(partition for partition in self.owned if partition not in self._taking)
+        says_all = self._says_all or self.epoch == 0 or (bool(self._taking) and self._pace.random() < 0.5)
         says_owned = says_all or mine != self._said
         listed = [TopicPartitions(topic_id=self._topic_id, partitions=mine)] if mine else []
         pattern = f"^{self.group_id}$|x.*" if self.world.options.uses_patterns else None
@@ -442,7 +446,9 @@ class Modern(Client):
             self.epoch = self.reads_in = reply.member_epoch
             if reply.assignment is not None:
                 self._target = [each for topic in reply.assignment.topic_partitions for each in topic.partitions]
-            if not self._is_revoking:
+            if self._taking and not self._target:
+                self._taken(self.life)  # nothing in the protocol tells who takes and who has nothing to give up
+            elif not self._is_revoking and not self._taking:
                 self._reconcile()
 
     def start_again(self) -> None:
@@ -458,9 +464,19 @@ class Modern(Client):
                 self.world.after(1.6 * options.rebalance_ms * self.random.random(), self._revoke, self.life)
             else:
                 self._revoke(self.life)
-        else:
-            for partition in self._target:
-                self.owned.setdefault(partition, None)
+        elif new := [partition for partition in self._target if partition not in self.owned]:
+            self.owned.update(dict.fromkeys(new))
+            options = self.world.options
+            if not self.world.is_calm and self._pace.random() < options.slow_takes:
+                self._taking = set(new)
+                self.world.after(2.0 * options.heartbeat_ms * self._pace.random(), self._taken, self.life)
+
+    def _taken(self, life: int) -> None:
+        if life != self.life or not self._taking:
+            return
+        self._taking = set()
+        self.act()
+        self._reconcile()
 
     def _revoke(self, life: int) -> None:
         if life != self.life or not self._is_revoking:

@@ -260,10 +260,10 @@ def keeps_those_whose_session_ended(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("ValidPartitionEpoch", "NoDoubleClientAssignment")
 def gives_partitions_before_they_are_free(patch: pytest.MonkeyPatch) -> None:
-    def hasty(group: ConsumerGroup, member: Member, owned: Any) -> Member:
+    def hasty(group: ConsumerGroup, member: Member, owned: Any, **how: Any) -> Member:
         alone = group.draft()
         alone.owners = {}
-        return reconciliation.reconciled(alone, member, owned)
+        return reconciliation.reconciled(alone, member, owned, **how)
 
     for module in (heartbeats, conversion):
         patch.setattr(module, "reconciled", hasty)
@@ -271,17 +271,27 @@ def gives_partitions_before_they_are_free(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("NoDoubleClientAssignment")
 def goes_on_before_partitions_are_given_up(patch: pytest.MonkeyPatch) -> None:
-    def hasty(group: ConsumerGroup, member: Member, _owned: Any) -> Member:
-        return reconciliation.reconciled(group, member, frozenset())
+    def hasty(group: ConsumerGroup, member: Member, _owned: Any, **_: Any) -> Member:
+        return reconciliation.reconciled(group, member, frozenset(), is_joining=True)
 
     for module in (heartbeats, conversion):
         patch.setattr(module, "reconciled", hasty)
 
 
+@caught_by("NoDoubleClientAssignment")
+def takes_what_members_do_not_have_yet_for_given_up(patch: pytest.MonkeyPatch) -> None:
+    """It told them a moment ago, and their programs are about to take it."""
+
+    def believing(draft: Draft, member_id: str, owned: Any) -> None:
+        heartbeats.step(draft, member_id, owned, is_joining=True)
+
+    patch.setattr(heartbeats, "_step_as_said", believing)
+
+
 @caught_by("ValidMemberEpoch")
 def sends_members_ahead_of_the_target(patch: pytest.MonkeyPatch) -> None:
-    def ahead(group: ConsumerGroup, member: Member, owned: Any) -> Member:
-        after = reconciliation.reconciled(group, member, owned)
+    def ahead(group: ConsumerGroup, member: Member, owned: Any, **how: Any) -> Member:
+        after = reconciliation.reconciled(group, member, owned, **how)
         return after._replace(epoch=group.epoch) if after.epoch == group.target_epoch else after
 
     for module in (heartbeats, conversion):
@@ -290,8 +300,8 @@ def sends_members_ahead_of_the_target(patch: pytest.MonkeyPatch) -> None:
 
 @caught_by("ValidStableGroupState", "Convergence")
 def calls_members_stable_that_wait(patch: pytest.MonkeyPatch) -> None:
-    def stable(group: ConsumerGroup, member: Member, owned: Any) -> Member:
-        after = reconciliation.reconciled(group, member, owned)
+    def stable(group: ConsumerGroup, member: Member, owned: Any, **how: Any) -> Member:
+        after = reconciliation.reconciled(group, member, owned, **how)
         return after._replace(state=MemberState.STABLE) if after.state is MemberState.UNRELEASED else after
 
     for module in (heartbeats, conversion):

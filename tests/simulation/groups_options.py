@@ -59,6 +59,7 @@ class Options(NamedTuple):
     members_max: int
     interval_ms: int
     slow_revokes: float
+    slow_takes: float
     fault_every_ms: float
     faults: tuple[str, ...]
     lease_ms: int
@@ -96,6 +97,7 @@ def draw_options(seed: int) -> Options:
         members_max=one_of("members max", members + 1, members + 3),
         interval_ms=one_of("interval", 0, 500, 1_000),
         slow_revokes=one_of("slow revokes", 0.0, 0.1, 0.3),
+        slow_takes=one_of("slow takes", 0.0, 0.3, 0.8),
         fault_every_ms=one_of("fault", 700.0, 1_500.0, 3_000.0),
         faults=tuple(fault for fault in FAULTS if streams.stream("options", fault).random() < 0.6),
         lease_ms=one_of("lease", 1_000, 4_000),

@@ -228,7 +228,8 @@ def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Chec
     names = {topic.topic: topic.partitions for topic in told.owned_partitions}
     work.drop_timer(REBALANCE, group.group_id, member.member_id)
     is_old = 0 <= told.generation_id < before.epoch  # what it has been given since, it cannot have given up here
-    heartbeats.step(draft, member.member_id, None if is_old else _by_id(names, work.view.topics))
+    owned = None if is_old else _by_id(names, work.view.topics)
+    heartbeats.step(draft, member.member_id, owned, is_joining=True)
     after = draft.group.members[member.member_id]
     work.hear(group.group_id, member.member_id, request.session_timeout_ms)
     work.set_timer(SYNC, group.group_id, member.member_id, member.rebalance_timeout_ms)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from penstock.coordinator import conversion, heartbeats, joining, listing, offsets, staying
 from penstock.coordinator.classic import ClassicGroup, group_of
-from penstock.coordinator.consumer import OF_CONSUMER_GROUPS, ConsumerGroup, MemberState
-from penstock.coordinator.heartbeats import REBALANCE_MS_DEFAULT, Checked, Compared, Draft, Emptied
+from penstock.coordinator.consumer import OF_CONSUMER_GROUPS, ConsumerGroup, MemberState, Partitions
+from penstock.coordinator.heartbeats import REBALANCE_MS_DEFAULT, Checked, Compared, DoneSaying, Draft, Emptied, Said
 from penstock.coordinator.offsets import Group, Offsets
 from penstock.coordinator.outcome import Outcome
 from penstock.coordinator.ports import Now
@@ -61,6 +61,7 @@ class GroupShard:
         self._entropy = entropy
         self._topics = topics
         self._checked = Checked()
+        self._said: dict[tuple[str, str], Partitions | None] = {}
         self._deleted_early: set[str] | None = set()
         """Topics that were deleted while the log was being read; None since it is."""
 
@@ -116,6 +117,10 @@ class GroupShard:
                     self._checked.groups[note.group_id] = note.topics_and_epoch
                 else:
                     self._checked.groups.pop(note.group_id, None)
+            case Said():
+                self._said[note.group_id, note.member_id] = note.owned
+            case DoneSaying():
+                self._said.pop((note.group_id, note.member_id), None)
             case Emptied():
                 group = self.groups.get(note.group_id)
                 if isinstance(group, ConsumerGroup):
@@ -161,7 +166,7 @@ class GroupShard:
 
     def _work(self, now: Now, group_id: str) -> Work:
         settings = self._settings_of(group_id)
-        return Work(View(settings, self._entropy, self.timers, self._topics(), self.groups), now)
+        return Work(View(settings, self._entropy, self.timers, self._topics(), self.groups, self._said), now)
 
     def decide(self, command: Any, ticket: int, now: Now) -> Outcome:
         """What follows from a request."""

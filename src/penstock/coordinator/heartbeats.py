@@ -7,7 +7,8 @@ Answers   FENCED_MEMBER_EPOCH and UNKNOWN_MEMBER_ID have the member drop everyth
 Departs   a member of a group that is not there is UNKNOWN_MEMBER_ID (Kafka: GROUP_ID_NOT_FOUND, which clients take for
           fatal). Who joins again although it is a member begins a new epoch: what it had before is void for sure.
           A static member may go for a moment without its instance id, as franz-go's do: Kafka refuses that, and has
-          no place for it when it is back. Members that wait are to come again after a second, not five.
+          no place for it when it is back. Members that wait are to come again after a second, not five. What a member
+          says not to have counts as given up only if it was told before to give it up, and has all that it keeps.
 """
 
 import hashlib
@@ -65,6 +66,21 @@ class Compared(NamedTuple):
 
     group_id: str
     topics_and_epoch: tuple[int, int] | None
+
+
+class Said(NamedTuple):
+    """A note: a member has been told to give something up, and this is what it said to have, if it did."""
+
+    group_id: str
+    member_id: str
+    owned: Partitions | None
+
+
+class DoneSaying(NamedTuple):
+    """A note: it has given that up, or is gone."""
+
+    group_id: str
+    member_id: str
 
 
 class Emptied(NamedTuple):
@@ -158,7 +174,10 @@ def _heartbeat(group: ConsumerGroup | None, ask: Ask, work: Work, checked: Check
     member = _updated(member, ask)
     update(draft, before, member, work, checked, is_rejoining=is_rejoining)
     owned = None if request.topic_partitions is None else partitions_of(request.topic_partitions)
-    step(draft, member.member_id, owned)
+    if request.member_epoch == 0:
+        step(draft, member.member_id, owned, is_joining=True)
+    else:
+        _step_as_said(draft, member.member_id, owned)
     after = draft.group.members[member.member_id]
     work.hear(group.group_id, member.member_id, work.view.settings.consumer_session_ms)
     is_full = request.member_epoch == 0 or owned is not None
@@ -174,9 +193,9 @@ def _heartbeat(group: ConsumerGroup | None, ask: Ask, work: Work, checked: Check
 
 
 def _interval_ms(group: ConsumerGroup, member: Member, work: Work) -> int:
-    """Who waits for an assignment, or for what others give up, comes again soon: it can be told only when it asks."""
+    """Who waits for an assignment, or is to give up, or waits for that, comes again soon: only then it can be told."""
     usual_ms = work.view.settings.consumer_heartbeat_ms
-    is_waiting = member.state is MemberState.UNRELEASED or group.target_epoch < group.epoch
+    is_waiting = member.state is not MemberState.STABLE or group.target_epoch < group.epoch
     return min(usual_ms, WAITING_MS) if is_waiting else usual_ms
 
 
@@ -251,6 +270,7 @@ def _joining(draft: Draft, member: Member | None, ask: Ask) -> tuple[Member, boo
     if fresh != member:
         draft.put(current_record(group.group_id, fresh))
         work.drop_timer(REBALANCE, group.group_id, member.member_id)
+        work.notes.append(DoneSaying(group.group_id, member.member_id))
     return fresh._replace(classic=member.classic), was_here
 
 
@@ -266,9 +286,14 @@ def take_the_place(draft: Draft, old_id: str, member_id: str) -> Member:
         target_record(group.group_id, member_id, target),
         current_record(group.group_id, member),
     )
-    for kind in (SESSION, REBALANCE, SYNC):
-        work.drop_timer(kind, group.group_id, old_id)
+    _forget_member(group.group_id, old_id, work)
     return member
+
+
+def _forget_member(group_id: str, member_id: str, work: Work) -> None:
+    for kind in (SESSION, REBALANCE, SYNC):
+        work.drop_timer(kind, group_id, member_id)
+    work.notes.append(DoneSaying(group_id, member_id))
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -410,11 +435,32 @@ def assign(draft: Draft) -> None:
     draft.put(*changed, target_epoch_record(group.group_id, group.epoch, work.now.wall_ms))
 
 
-def step(draft: Draft, member_id: str, owned: Partitions | None) -> None:
+def _step_as_said(draft: Draft, member_id: str, owned: Partitions | None) -> None:
+    """A step of a member that stays. It has given up what it was told to give up before, and has all that it keeps.
+
+    One that has neither may only not have it yet: it was given it a moment ago, and its program is about to take it. So
+    a new coordinator tells again what is to be given up before it believes anybody. Who says nothing has what it last
+    said. That somebody keeps nothing and has nothing is believed.
+    """
+    work, key = draft.work, (draft.group.group_id, member_id)
+    before = draft.group.members[member_id]
+    has = None
+    if before.state is MemberState.UNREVOKED and key in work.view.said:
+        has = work.view.said[key] if owned is None else owned
+    step(draft, member_id, has if has is not None and has >= before.assigned else None)
+    after = draft.group.members[member_id]
+    if after.state is not MemberState.UNREVOKED:
+        if key in work.view.said:
+            work.notes.append(DoneSaying(*key))
+    elif after != before or owned is not None or key not in work.view.said:
+        work.notes.append(Said(*key, owned))
+
+
+def step(draft: Draft, member_id: str, owned: Partitions | None, *, is_joining: bool = False) -> None:
     """Takes one member a step further, as far as others let it."""
     group, work = draft.group, draft.work
     member = group.members[member_id]
-    after = reconciled(group, member, owned)
+    after = reconciled(group, member, owned, is_joining=is_joining)
     if after == member:
         return
     draft.put(current_record(group.group_id, after))
@@ -462,7 +508,6 @@ def remove_member(draft: Draft, member_id: str) -> None:
     draft.put(*member_tombstones(group.group_id, member_id))
     drop_patterns(draft)
     draft.bump()
-    for kind in (SESSION, REBALANCE, SYNC):
-        work.drop_timer(kind, group.group_id, member_id)
+    _forget_member(group.group_id, member_id, work)
     if not draft.group.members:
         work.notes.append(Emptied(group.group_id, work.now.wall_ms))

@@ -8,8 +8,8 @@ partition is ever with two members, and one that does not move is never paused.
 from penstock.coordinator.consumer import NOTHING, ConsumerGroup, Member, MemberState, Partitions
 
 
-def reconciled(group: ConsumerGroup, member: Member, owned: Partitions | None) -> Member:
-    """The member's next step; `owned` is what it says to have, if it says so."""
+def reconciled(group: ConsumerGroup, member: Member, owned: Partitions | None, *, is_joining: bool = False) -> Member:
+    """The member's next step; `owned` is what it says to have, if it says so, and is to be believed."""
     if member.state is MemberState.STABLE and member.epoch == group.target_epoch:
         return member
     if member.state is MemberState.UNREVOKED and (owned is None or owned & member.revoking):
@@ -17,8 +17,8 @@ def reconciled(group: ConsumerGroup, member: Member, owned: Partitions | None) -
     target = group.targets.get(member.member_id, NOTHING)
     kept = member.assigned & target
     revoking = member.assigned - target
-    if owned is not None:
-        revoking &= owned  # what it never took, or has lost, need not be given up
+    if owned is not None and is_joining:
+        revoking &= owned  # whoever joins has given up the rest
     if revoking:
         return member._replace(state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
     wanted = target - kept

@@ -39,6 +39,8 @@ class View:
     timers: Timers
     topics: Topics
     groups: Mapping[str, Any]
+    said: Mapping[tuple[str, str], Any]
+    """By group and member: what those who were told to give something up have said to have since, or with that."""
 
 
 class Work:

@@ -80,6 +80,53 @@ def test_a_second_member_gets_what_the_first_has_given_up() -> None:
     assert stage.group().state == "Stable"
 
 
+def test_what_a_member_does_not_have_yet_it_has_not_given_up() -> None:
+    """It was given everything a moment ago, and its program is about to take it: so it says that it has nothing."""
+    stage = Stage()
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    assert given(stage.ask(alive("m", 1, owned={}))) == {"a": [0, 1]}
+    assert second.beat() == {}
+    stage.ask(alive("m", 1, owned={}))
+    stage.ask(alive("m", 1))
+    assert second.beat() == {}
+    stage.ask(alive("m", 1, owned=first.has))
+    assert second.beat() == {}
+    stage.ask(alive("m", 1, owned={"a": [0, 1]}))
+    assert second.beat() == {"a": [2, 3]}
+
+
+def test_the_next_coordinator_tells_again_what_is_to_be_given_up() -> None:
+    """The answer may not have arrived."""
+    stage = Stage()
+    _, second = Reader(stage, "m"), Reader(stage, "n")
+    stage.ask(alive("m", 1))
+    stage.elect()
+    assert given(stage.ask(alive("m", 1, owned={}))) == {"a": [0, 1]}
+    assert second.beat() == {}
+    stage.ask(alive("m", 1, owned={"a": [0, 1]}))
+    assert second.beat() == {"a": [2, 3]}
+
+
+def test_who_has_nothing_to_do_need_not_say_again_what_it_has() -> None:
+    """An answer that gave it more was lost, and it is not to have that any more."""
+    stage = Stage()
+    first, second = Reader(stage, "m"), Reader(stage, "n")
+    first.beat()
+    first.beat()
+    second.beat()
+    stage.ask(alive("n", -1))
+    stage.pass_time(1_000)
+    stage.ask(alive("m", first.epoch))
+    assert len(stage.group().members["m"].assigned) == 4
+    third = Reader(stage, "o")
+    stage.pass_time(1_000)
+    third.beat()
+    stage.ask(alive("m", first.epoch, owned={"a": [0, 1]}))
+    assert third.beat() == {}
+    stage.ask(alive("m", stage.group().members["m"].epoch))
+    assert third.beat() == {"a": [2, 3]}
+
+
 def test_who_waits_comes_again_soon() -> None:
     stage = Stage(GroupSettings(initial_delay_ms=0, assignment_interval_ms=10_000))
     first, second = Reader(stage, "m"), Reader(stage, "n")
@@ -303,6 +350,8 @@ def test_a_new_coordinator_knows_everything() -> None:
     after = stage.group()
     for name in ("epoch", "target_epoch", "members", "targets", "owners", "metadata_hash", "static"):
         assert getattr(after, name) == getattr(before, name), name
+    first.beat()
+    assert second.beat() == {}
     first.beat()
     assert second.beat() == {"a": [2, 3]}
 
