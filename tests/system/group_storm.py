@@ -564,7 +564,9 @@ def load_runs() -> list[dict[str, Any]]:
 
 
 def write(runs: list[dict[str, Any]]) -> None:
+    """The page; what was learned of a piece with findings stands in the table of runs under `told`."""
     (RESULTS / "group-storm.json").write_text(json.dumps(runs, indent=1) + "\n")
+    learned = "".join(f"**Seed {each['seed']}**: {each['told']}\n\n" for each in runs if "told" in each)
     text = f"""# Groups in a storm
 
 Three nodes, each a broker and a controller in a process of its own on one machine; a topic of {PARTITIONS} partitions
@@ -585,9 +587,10 @@ committed that nobody in the group had read, and every group reads every record.
 {cells(max((each["members"] for each in runs), default=0), runs)} | | |
 {chr(10).join(f"{cells(n['members'], [n])} {n['date']} | {n['revision']} | {n['seed']} |" for n in runs)}
 
-The first line has all pieces together. `./dev group-storm` adds to this table; Python {platform.python_version()}, 2
-shared cores, 24 GiB. No finding in n kills means, at 95 %, fewer than 3 in n. The same with a bug in the nodes must
-fail, as `python -m tests.system.group_storm --members 12 --kills 3 --rebalances 5 --plant forget-commits`.
+{learned}The first line has all pieces together. `./dev group-storm` adds to this table; Python
+{platform.python_version()}, 2 shared cores, 24 GiB. No finding in n kills means, at 95 %, fewer than 3 in n. The same
+with a bug in the nodes must fail, as `python -m tests.system.group_storm --members 12 --kills 3 --rebalances 5 --plant
+forget-commits`.
 """
     (RESULTS / "group-storm.md").write_text(text)
 
