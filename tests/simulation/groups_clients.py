@@ -446,9 +446,7 @@ class Modern(Client):
             self.epoch = self.reads_in = reply.member_epoch
             if reply.assignment is not None:
                 self._target = [each for topic in reply.assignment.topic_partitions for each in topic.partitions]
-            if self._taking and not self._target:
-                self._taken(self.life)  # nothing in the protocol tells who takes and who has nothing to give up
-            elif not self._is_revoking and not self._taking:
+            if not self._is_revoking and not self._taking:
                 self._reconcile()
 
     def start_again(self) -> None:
@@ -469,7 +467,8 @@ class Modern(Client):
             options = self.world.options
             if not self.world.is_calm and self._pace.random() < options.slow_takes:
                 self._taking = set(new)
-                self.world.after(2.0 * options.heartbeat_ms * self._pace.random(), self._taken, self.life)
+                most_ms = min(2.0 * options.heartbeat_ms, 0.45 * options.rebalance_ms)
+                self.world.after(most_ms * self._pace.random(), self._taken, self.life)
 
     def _taken(self, life: int) -> None:
         if life != self.life or not self._taking:

@@ -261,7 +261,8 @@ class Broker:
         now = world.now
         if isinstance(event, Elected) and event.epoch > self.runtime.epoch:
             self.log.leadership = world.leaderships[event.epoch]
-        if self.unaware_since_ms is None and not self._coming and self.log.leadership is not None:
+        leadership = self.log.leadership
+        if self.unaware_since_ms is None and not self._coming and leadership is not None and leadership.is_current:
             self._renew_lease()
         effects = self.runtime.step(event, now)
         if not was_active and self.runtime.role is Role.ACTIVE:
@@ -341,6 +342,7 @@ class World:
             consumer_members_max=options.members_max,
             consumer_session_ms=options.session_ms,
             consumer_heartbeat_ms=int(options.heartbeat_ms),
+            taking_ms=3_000,
             assignment_interval_ms=options.interval_ms,
             assignors=("range", "uniform") if options.uses_range else ("uniform", "range"),
             retention_ms=options.retention_ms,

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from penstock.coordinator import conversion, heartbeats, joining, listing, offsets, staying
 from penstock.coordinator.classic import ClassicGroup, group_of
-from penstock.coordinator.consumer import OF_CONSUMER_GROUPS, ConsumerGroup, MemberState, Partitions
-from penstock.coordinator.heartbeats import REBALANCE_MS_DEFAULT, Checked, Compared, DoneSaying, Draft, Emptied, Said
+from penstock.coordinator.consumer import OF_CONSUMER_GROUPS, ConsumerGroup, MemberState
+from penstock.coordinator.heartbeats import REBALANCE_MS_DEFAULT, Checked, Compared, Draft, Emptied, Said, Saying
 from penstock.coordinator.offsets import Group, Offsets
 from penstock.coordinator.outcome import Outcome
 from penstock.coordinator.ports import Now
@@ -61,7 +61,7 @@ class GroupShard:
         self._entropy = entropy
         self._topics = topics
         self._checked = Checked()
-        self._said: dict[tuple[str, str], Partitions | None] = {}
+        self._said: dict[tuple[str, str], Saying] = {}
         self._deleted_early: set[str] | None = set()
         """Topics that were deleted while the log was being read; None since it is."""
 
@@ -118,9 +118,10 @@ class GroupShard:
                 else:
                     self._checked.groups.pop(note.group_id, None)
             case Said():
-                self._said[note.group_id, note.member_id] = note.owned
-            case DoneSaying():
-                self._said.pop((note.group_id, note.member_id), None)
+                if note.saying is not None:
+                    self._said[note.group_id, note.member_id] = note.saying
+                else:
+                    self._said.pop((note.group_id, note.member_id), None)
             case Emptied():
                 group = self.groups.get(note.group_id)
                 if isinstance(group, ConsumerGroup):

@@ -8,7 +8,7 @@ Departs   a member of a group that is not there is UNKNOWN_MEMBER_ID (Kafka: GRO
           fatal). Who joins again although it is a member begins a new epoch: what it had before is void for sure.
           A static member may go for a moment without its instance id, as franz-go's do: Kafka refuses that, and has
           no place for it when it is back. Members that wait are to come again after a second, not five. What a member
-          says not to have counts as given up only if it was told before to give it up, and has all that it keeps.
+          says not to have counts as given up if it was told to give it up, and has said before that it has it.
 """
 
 import hashlib
@@ -68,19 +68,23 @@ class Compared(NamedTuple):
     topics_and_epoch: tuple[int, int] | None
 
 
-class Said(NamedTuple):
-    """A note: a member has been told to give something up, and this is what it said to have, if it did."""
+class Saying(NamedTuple):
+    """What a member has said of what it has, to this coordinator."""
 
-    group_id: str
-    member_id: str
     owned: Partitions | None
+    """As it said last."""
+    proven: Partitions
+    """What it has said to have, of that which it was given."""
+    told_ms: int
+    """When it was told what to give up."""
 
 
-class DoneSaying(NamedTuple):
-    """A note: it has given that up, or is gone."""
+class Said(NamedTuple):
+    """A note: a member has spoken, or was told; None if it is gone, or begins anew."""
 
     group_id: str
     member_id: str
+    saying: Saying | None
 
 
 class Emptied(NamedTuple):
@@ -270,7 +274,7 @@ def _joining(draft: Draft, member: Member | None, ask: Ask) -> tuple[Member, boo
     if fresh != member:
         draft.put(current_record(group.group_id, fresh))
         work.drop_timer(REBALANCE, group.group_id, member.member_id)
-        work.notes.append(DoneSaying(group.group_id, member.member_id))
+        work.notes.append(Said(group.group_id, member.member_id, None))
     return fresh._replace(classic=member.classic), was_here
 
 
@@ -293,7 +297,7 @@ def take_the_place(draft: Draft, old_id: str, member_id: str) -> Member:
 def _forget_member(group_id: str, member_id: str, work: Work) -> None:
     for kind in (SESSION, REBALANCE, SYNC):
         work.drop_timer(kind, group_id, member_id)
-    work.notes.append(DoneSaying(group_id, member_id))
+    work.notes.append(Said(group_id, member_id, None))
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
@@ -436,24 +440,30 @@ def assign(draft: Draft) -> None:
 
 
 def _step_as_said(draft: Draft, member_id: str, owned: Partitions | None) -> None:
-    """A step of a member that stays. It has given up what it was told to give up before, and has all that it keeps.
+    """A step of a member that stays. It has given up what it was told to, has said to have, and now says not to have.
 
-    One that has neither may only not have it yet: it was given it a moment ago, and its program is about to take it. So
-    a new coordinator tells again what is to be given up before it believes anybody. Who says nothing has what it last
-    said. That somebody keeps nothing and has nothing is believed.
+    What it never said to have it may only not have yet: it was given it a moment ago, and its program is about to take
+    it. The same is true of all that it says to a new coordinator, which therefore tells it again. For such partitions
+    it is given some time to speak up.
     """
     work, key = draft.work, (draft.group.group_id, member_id)
-    before = draft.group.members[member_id]
+    before, known = draft.group.members[member_id], work.view.said.get(key)
+    saying: Saying = Saying(None, NOTHING, work.now.ms) if known is None else known
+    if owned is not None:
+        saying = saying._replace(owned=owned, proven=saying.proven | owned)
     has = None
-    if before.state is MemberState.UNREVOKED and key in work.view.said:
-        has = work.view.said[key] if owned is None else owned
-    step(draft, member_id, has if has is not None and has >= before.assigned else None)
+    if known is not None and before.state is MemberState.UNREVOKED:
+        rebalance_ms = before.rebalance_timeout_ms if before.rebalance_timeout_ms >= 0 else REBALANCE_MS_DEFAULT
+        taking_ms = min(work.view.settings.taking_ms, rebalance_ms // 2)  # it is to be out of doubt before it is out
+        is_time_up = work.now.ms - saying.told_ms >= taking_ms
+        has = saying.owned if is_time_up or before.revoking <= saying.proven else None
+    step(draft, member_id, has)
     after = draft.group.members[member_id]
-    if after.state is not MemberState.UNREVOKED:
-        if key in work.view.said:
-            work.notes.append(DoneSaying(*key))
-    elif after != before or owned is not None or key not in work.view.said:
-        work.notes.append(Said(*key, owned))
+    if after.state is MemberState.UNREVOKED and after.revoking != before.revoking:
+        saying = saying._replace(told_ms=work.now.ms)
+    saying = saying._replace(proven=saying.proven & after.owned)
+    if saying != known:
+        work.notes.append(Said(*key, saying))
 
 
 def step(draft: Draft, member_id: str, owned: Partitions | None, *, is_joining: bool = False) -> None:

@@ -35,6 +35,8 @@ class GroupSettings:
     consumer_session_ms: int = 45_000
     consumer_heartbeat_ms: int = 5_000
     consumer_members_max: int = 0x7FFFFFFF
+    taking_ms: int = 5_000
+    """How long a member may need to take what it was given, before it says that it has it."""
     assignment_interval_ms: int = 1_000
     """The least time between two assignments of a consumer group."""
     assignors: tuple[str, ...] = ("uniform", "range")

@@ -40,7 +40,7 @@ class View:
     topics: Topics
     groups: Mapping[str, Any]
     said: Mapping[tuple[str, str], Any]
-    """By group and member: what those who were told to give something up have said to have since, or with that."""
+    """By group and member: what members have said to have (`heartbeats.Saying`)."""
 
 
 class Work:

@@ -286,7 +286,7 @@ def test_what_a_lost_consumer_had_is_unread_since_it_was_heard() -> None:
     stage = ToldStage()
     first = stage.ask(alive("m1", 0)).member_epoch
     stage.ask(alive("m2", 0))
-    stage.ask(alive("m1", first, owned={"a": [0, 1]}))
+    stage.ask(alive("m1", first, owned={"a": [0, 1, 2, 3]}))
     first = stage.ask(alive("m1", first, owned={"a": [0, 1]})).member_epoch
     stage.ask(alive("m2", stage.group().members["m2"].epoch, owned={}))
     stage.told()
