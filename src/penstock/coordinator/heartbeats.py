@@ -461,7 +461,8 @@ def _step_as_said(draft: Draft, member_id: str, owned: Partitions | None) -> Non
     after = draft.group.members[member_id]
     if after.state is MemberState.UNREVOKED and after.revoking != before.revoking:
         saying = saying._replace(told_ms=work.now.ms)
-    saying = saying._replace(proven=saying.proven & after.owned)
+    proven = saying.proven if has is None else has  # what was given up may have been given again
+    saying = saying._replace(proven=proven & after.owned)
     if saying != known:
         work.notes.append(Said(*key, saying))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tests.compatibility.rows.row import POLL_S, Member, Place
 
-LEAVE_S = 30.0
+LEAVE_S = 90.0
 
 
 class ProcessMember(Member):
