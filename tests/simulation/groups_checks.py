@@ -30,6 +30,8 @@ from tests.simulation.invariants import CONVERGENCE, broken
 if TYPE_CHECKING:
     from tests.simulation.groups_world import Broker, Leadership, World
 
+COMMIT_MS: Final = 2_500.0
+"""For so long an answer waits until all that it rests on is committed."""
 SKEW_MS: Final = 2_000.0
 """How long a leader that another has followed may go on answering, at most, when its lease is over."""
 
@@ -45,6 +47,8 @@ class Checks:
         """The newest generation or epoch in which somebody was told to read a partition."""
         self._epochs: dict[tuple[str, str], int] = {}
         self._generations: dict[str, int] = {}
+        self._had_epochs_ms: dict[str, float] = {}
+        """When a group was last seen to be one in which each member has an epoch of its own."""
         self._places: dict[str, list[int]] = {}
         """Where in the log a commit lies, by its note; a request that was doubled is there twice."""
         self._log_end = 0
@@ -149,6 +153,7 @@ class Checks:
             broken("ValidStableGroupState", f"{group.leader} leads {group.group_id} and is not in it")
 
     def _consumer(self, group: ConsumerGroup) -> None:
+        self._had_epochs_ms[group.group_id] = self._world.time_ms
         if len(group.members) > self._world.settings.members_max:
             broken("GroupSizeBounded", f"{group.group_id} has {list(group.members)}")
         if group.target_epoch > group.epoch:
@@ -215,7 +220,7 @@ class Checks:
                     self._told_epoch(request, reply, is_current=leadership.is_current)
             case SyncGroupRequest():
                 if reply.error_code is ErrorCode.NONE:
-                    self._told_assignment(broker, request, reply.assignment)
+                    self._told_assignment(request, reply.assignment, is_current=leadership.is_current)
             case JoinGroupRequest():
                 self.rebalances += reply.error_code is ErrorCode.NONE and reply.leader == reply.member_id
             case OffsetCommitRequest():
@@ -236,10 +241,11 @@ class Checks:
                 for partition in topic.partitions:
                     self._told_to_read(request.group_id, reply.member_epoch, partition, owner)
 
-    def _told_assignment(self, broker: "Broker", request: SyncGroupRequest, data: bytes) -> None:
+    def _told_assignment(self, request: SyncGroupRequest, data: bytes, *, is_current: bool) -> None:
         newest = self._generations.get(request.group_id, 0)
-        has_epochs = broker.shard is not None and isinstance(broker.shard.groups.get(request.group_id), ConsumerGroup)
-        if request.generation_id < newest and not has_epochs:  # those are each member's own
+        had_ms = self._had_epochs_ms.get(request.group_id, -COMMIT_MS)  # this may have been decided then
+        has_epochs = self._world.time_ms - had_ms < COMMIT_MS
+        if request.generation_id < newest and is_current and not has_epochs:  # those are each member's own
             broken("MonotoneMemberEpochs", f"{request.group_id} goes from {newest} back to {request.generation_id}")
         self._generations[request.group_id] = max(newest, request.generation_id)
         found = assignment(data)
