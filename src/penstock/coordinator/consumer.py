@@ -23,6 +23,9 @@ Partitions = frozenset[TopicPartition]
 NOTHING: Final[Partitions] = frozenset()
 
 
+REBALANCE_MS_DEFAULT: Final = 300_000
+
+
 class MemberState(IntEnum):
     """Of a member, as its record has it."""
 
@@ -58,6 +61,11 @@ class Member(NamedTuple):
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
     revoking: Partitions = NOTHING
+
+    @property
+    def giving_up_ms(self) -> int:
+        """How long it may take to give up what it is told to."""
+        return self.rebalance_timeout_ms if self.rebalance_timeout_ms >= 0 else REBALANCE_MS_DEFAULT
 
     @property
     def owned(self) -> Partitions:

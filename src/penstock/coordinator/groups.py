@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock.coordinator import conversion, heartbeats, joining, listing, offsets, staying
 from penstock.coordinator.classic import ClassicGroup, group_of
 from penstock.coordinator.consumer import OF_CONSUMER_GROUPS, ConsumerGroup, MemberState
-from penstock.coordinator.heartbeats import REBALANCE_MS_DEFAULT, Checked, Compared, Draft, Emptied, Said, Saying
+from penstock.coordinator.heartbeats import Checked, Compared, Draft, Emptied, Said, Saying
 from penstock.coordinator.offsets import Group, Offsets
 from penstock.coordinator.outcome import Outcome
 from penstock.coordinator.ports import Now
@@ -147,9 +147,7 @@ class GroupShard:
                     session_ms = member.classic.session_timeout_ms
                 self.timers.set(Timer(SESSION, group_id, member.member_id), now.ms + session_ms)
                 if member.state is MemberState.UNREVOKED:
-                    wait_ms = member.rebalance_timeout_ms
-                    wait_ms = wait_ms if wait_ms >= 0 else REBALANCE_MS_DEFAULT
-                    self.timers.set(Timer(REBALANCE, group_id, member.member_id), now.ms + wait_ms)
+                    self.timers.set(Timer(REBALANCE, group_id, member.member_id), now.ms + member.giving_up_ms)
 
     def topics_deleted(self, names: Set[str], now: Now) -> None:
         """What was read of them counts no longer from now on, whether or not others have their names by now."""

@@ -49,7 +49,6 @@ from penstock.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
 
-REBALANCE_MS_DEFAULT: Final = 300_000
 _OWN_IDS_SINCE: Final = 1
 
 
@@ -453,8 +452,9 @@ def _step_as_said(draft: Draft, member_id: str, owned: Partitions | None) -> Non
         saying = saying._replace(owned=owned, proven=saying.proven | owned)
     has = None
     if known is not None and before.state is MemberState.UNREVOKED:
-        rebalance_ms = before.rebalance_timeout_ms if before.rebalance_timeout_ms >= 0 else REBALANCE_MS_DEFAULT
-        taking_ms = min(work.view.settings.taking_ms, rebalance_ms // 2)  # it is to be out of doubt before it is out
+        taking_ms = min(
+            work.view.settings.taking_ms, before.giving_up_ms // 2
+        )  # it is to be out of doubt before it is out
         is_time_up = work.now.ms - saying.told_ms >= taking_ms
         has = saying.owned if is_time_up or before.revoking <= saying.proven else None
     step(draft, member_id, has)
@@ -476,8 +476,7 @@ def step(draft: Draft, member_id: str, owned: Partitions | None, *, is_joining: 
         return
     draft.put(current_record(group.group_id, after))
     if after.state is MemberState.UNREVOKED:
-        wait_ms = member.rebalance_timeout_ms if member.rebalance_timeout_ms >= 0 else REBALANCE_MS_DEFAULT
-        work.set_timer(REBALANCE, group.group_id, member_id, wait_ms)
+        work.set_timer(REBALANCE, group.group_id, member_id, member.giving_up_ms)
     elif member.state is MemberState.UNREVOKED:
         work.drop_timer(REBALANCE, group.group_id, member_id)
 
