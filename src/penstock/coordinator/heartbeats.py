@@ -452,9 +452,8 @@ def _step_as_said(draft: Draft, member_id: str, owned: Partitions | None) -> Non
         saying = saying._replace(owned=owned, proven=saying.proven | owned)
     has = None
     if known is not None and before.state is MemberState.UNREVOKED:
-        taking_ms = min(
-            work.view.settings.taking_ms, before.giving_up_ms // 2
-        )  # it is to be out of doubt before it is out
+        # It is to be out of doubt before it is out.
+        taking_ms = min(work.view.settings.taking_ms, before.giving_up_ms // 2)
         is_time_up = work.now.ms - saying.told_ms >= taking_ms
         has = saying.owned if is_time_up or before.revoking <= saying.proven else None
     step(draft, member_id, has)
