@@ -181,7 +181,7 @@ class Penstock(Broker):
 
     def start(self) -> None:
         log = self.directory / "penstock.log"
-        command = [sys.executable, "-m", "penstock.cli.main", "server", "--config", str(self._properties)]
+        command = [sys.executable, "-m", "penstock", "server", "--config", str(self._properties)]
         with log.open("ab") as out, pinned(self.cpus):
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + START_S

@@ -100,7 +100,7 @@ class PenstockTrio(Trio):
     def start(self) -> None:
         for node_id in BROKERS:
             home = self._cluster.home(node_id)
-            command = [sys.executable, "-m", "penstock.cli.main", "server", "--config", str(home / "server.properties")]
+            command = [sys.executable, "-m", "penstock", "server", "--config", str(home / "server.properties")]
             with (home / "log").open("ab") as log, pinned(self.cpus):
                 self._processes.append(
                     subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

@@ -64,7 +64,7 @@ def measure(directory: Path, records: int) -> dict[str, Any]:
 
 def _run(directory: Path, pipeline: str, code: int) -> tuple[float, list[str]]:
     """How long it took, and the lines that it printed."""
-    command = [sys.executable, "-m", "penstock.cli.main", "spark", "run", pipeline, "--once"]
+    command = [sys.executable, "-m", "penstock", "spark", "run", pipeline, "--once"]
     began_s = time.perf_counter()
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     took_s = time.perf_counter() - began_s

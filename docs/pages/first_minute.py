@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 PICTURE = Path(__file__).parents[1] / "pictures" / "first-minute.svg"
-PENSTOCK = f"{sys.executable} -m penstock.cli.main"
+PENSTOCK = f"{sys.executable} -m penstock"
 TYPED = (
     'echo \'{"id": 1, "item": "tea"}\' | penstock produce orders',
     "penstock consume orders -e -f '%t[%p]@%o  %s\\n'",

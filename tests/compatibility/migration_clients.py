@@ -156,7 +156,7 @@ class Cluster:
     def skip(self, group: str, topics: list[str]) -> None:
         """Has a group begin at the end of topics."""
         chosen = [part for topic in topics for part in ("-t", topic)]
-        command = [sys.executable, "-m", "penstock.cli.main", "group", "reset", group, *chosen, "--to-latest"]
+        command = [sys.executable, "-m", "penstock", "group", "reset", group, *chosen, "--to-latest"]
         done = subprocess.run(
             [*command, "--execute", "-b", self.bootstrap], capture_output=True, text=True, timeout=WAIT_S, check=False
         )

@@ -19,7 +19,7 @@ LIMIT_S = 120
 
 
 def penstock(*arguments: str) -> str:
-    command = [sys.executable, "-m", "penstock.cli.main", *arguments]
+    command = [sys.executable, "-m", "penstock", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

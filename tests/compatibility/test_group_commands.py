@@ -33,7 +33,7 @@ class Commands:
         self._directory = directory
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "penstock.cli.main", "group", *arguments, "-b", self.bootstrap]
+        command = [sys.executable, "-m", "penstock", "group", *arguments, "-b", self.bootstrap]
         return subprocess.run(
             command, cwd=self._directory, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
@@ -166,7 +166,7 @@ def test_watching_ends_with_whoever_watches(group: Commands) -> None:
     with Client.blocking(group.bootstrap) as client:
         client.publish(TOPIC, None, "x", partition=0)
         client.commit_offset(TOPIC, "watched", 0, 0)
-    command = [sys.executable, "-m", "penstock.cli.main", "group", "lag", "watched", "--watch", "--interval", "0.1"]
+    command = [sys.executable, "-m", "penstock", "group", "lag", "watched", "--watch", "--interval", "0.1"]
     watching = subprocess.Popen(
         [*command, "-o", "json", "-b", group.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -16,7 +16,7 @@ TOPIC = "operated"
 
 
 def penstock(kafka: KafkaNode, *arguments: str, directory: Path) -> str:
-    command = [sys.executable, "-m", "penstock.cli.main", *arguments, "-b", kafka.bootstrap]
+    command = [sys.executable, "-m", "penstock", *arguments, "-b", kafka.bootstrap]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
+PENSTOCK = (sys.executable, "-m", "penstock")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "KAFKA_"))}
 READY_LINES = 3
 

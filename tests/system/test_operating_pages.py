@@ -53,7 +53,7 @@ class Reader:
         tools = directory / "bin"
         tools.mkdir()
         penstock = tools / "penstock"
-        penstock.write_text(f'#!/bin/sh\nexec {sys.executable} -m penstock.cli.main "$@"\n')
+        penstock.write_text(f'#!/bin/sh\nexec {sys.executable} -m penstock "$@"\n')
         penstock.chmod(0o755)
         self.environment = ENVIRONMENT | {"PATH": f"{tools}:{os.environ['PATH']}"}
 

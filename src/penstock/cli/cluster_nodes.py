@@ -167,7 +167,7 @@ class LocalCluster:
     def start(self, node_id: int) -> None:
         """Starts a node that does not run."""
         home = self.home(node_id)
-        command = [sys.executable, "-m", "penstock.cli.main", "server", "--config", str(home / "server.properties")]
+        command = [sys.executable, "-m", "penstock", "server", "--config", str(home / "server.properties")]
         with (home / "log").open("ab") as log:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

@@ -109,7 +109,3 @@ def run(arguments: Sequence[str] | None = None) -> int:
         typer.echo(f"penstock: {told}{'' if told.endswith('?') else '.'}", err=True)
         return error.exit_code if isinstance(error, Failed) else 1
     return 0
-
-
-if __name__ == "__main__":
-    main()

@@ -21,7 +21,7 @@ from penstock.client.consumer import Message
 from penstock.client.producer import Producer
 from tests.spark.standalone import processes
 
-COMMAND = (sys.executable, "-m", "penstock.cli.main", "spark")
+COMMAND = (sys.executable, "-m", "penstock", "spark")
 DEADLINE_S = 300
 FILE = """
 cluster: {{bootstrap: ["{bootstrap}"]}}
