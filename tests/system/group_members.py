@@ -99,7 +99,10 @@ class Member(threading.Thread):
             while not (self.is_to_stop.is_set() or self.is_to_restart.is_set()):
                 self._step()
         finally:
-            self._consumer.close()
+            try:
+                self._consumer.close()
+            except SystemError as error:  # of the binding, once in thousands; it reads nothing more, all the same
+                self._write("torn", text=str(error))
             self._write("ended")
 
     def _write(self, kind: str, **more: Any) -> None:
