@@ -32,6 +32,8 @@ POLL_MS_MAX: Final = 60_000
 COME_BACK_S: Final = 1.0
 UNRELEASED: Final = "instance ID is still used"
 """What librdkafka says of UNRELEASED_INSTANCE_ID; it does not try again by itself."""
+UNSTARTED: Final = "Failed to fetch committed offset"
+"""What librdkafka says, once, before it keeps a partition that it will never read."""
 MAGIC: Final = b"CGMDv2:"
 
 
@@ -160,6 +162,8 @@ class Member(threading.Thread):
             if (told := message.error()) is not None:
                 if told.fatal():
                     self._on_fatal(str(told))
+                elif told.str().startswith(UNSTARTED):
+                    self._write("problem", text=told.str())
                 continue
             if message.partition() in self._owned:  # else it was given back in the meantime, and is not looked at
                 self._process(runs.setdefault(message.partition(), []), message)

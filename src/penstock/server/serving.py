@@ -58,6 +58,11 @@ class Client:
     number: int = 0
     """Of the connection: later ones have higher numbers."""
 
+    @property
+    def is_librdkafka(self) -> bool:
+        """Or something that is built on it, and says so (confluent-kafka-python 2.16.1-rdkafka-2.16.0)."""
+        return "rdkafka" in self.software_name or "rdkafka" in self.software_version
+
 
 @dataclass(slots=True)
 class Call:

@@ -14,6 +14,7 @@ from penstock.metadata.image import Image
 from penstock.model.errors import ErrorCode
 from penstock.server.group_log import PartitionLog
 from penstock.server.handlers.group_offsets import offset_fetch
+from penstock.server.serving import Client
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from penstock.wire.messages.offset_commit import (
@@ -187,12 +188,35 @@ def test_others_have_their_turn_while_many_groups_are_fetched() -> None:
         node, _ = await coordinator_of(town, cluster, "g")
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[2])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)] * 200)
-        call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1")
+        call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1", client=Client())
         answering = offset_fetch(request, call)
         for _ in range(199):
             answering.send(None)
         with pytest.raises(StopIteration) as answered:
             answering.send(None)
         assert len(answered.value.value.groups) == 200
+
+    run(story)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_only_librdkafka_is_told_nothing_by_who_does_not_coordinate(version: int) -> None:
+    """It would never ask again."""
+
+    async def story(town: Town, cluster: Cluster) -> None:
+        assert await Asking(cluster, "g").commit(TOPIC, {2: 1}) == {2: NONE}
+        coordinator, _ = await coordinator_of(town, cluster, "g")
+        other = next(node for node in town.nodes.values() if node is not coordinator)
+        whole = OffsetFetchRequestGroup(group_id="g", topics=None)
+        request = OffsetFetchRequest(group_id="g", topics=None) if version < 8 else OffsetFetchRequest(groups=[whole])
+        for name in ("apache-kafka-java", "librdkafka", "confluent-kafka-python"):
+            client = Client(software_name=name, software_version="4.3.1" if "java" in name else "2.16.1-rdkafka-2.16.0")
+            call: Any = SimpleNamespace(node=other, version=version, client_id="c", peer="10.0.0.1:1", client=client)
+            if "java" in name:
+                said = await offset_fetch(request, call)
+                assert (said.groups[0] if said.groups else said).error_code is ErrorCode.NOT_COORDINATOR
+            else:
+                with pytest.raises(ConnectionAbortedError):
+                    await offset_fetch(request, call)
 
     run(story)

@@ -7,7 +7,8 @@ Answers   what the group's coordinator says (`coordinator/offsets.py`); a commit
           itself alone.
 Departs   from Kafka 4.3: offsets expire only in groups that nobody is in, counted from when that was; `require_stable`
           waits for nothing until there are transactions; a group that is asked for all its topics several times in one
-          request is told of once.
+          request is told of once; the connection of librdkafka ends when it asks a node that does not coordinate the
+          group, for it would not ask again.
 """
 
 import asyncio
@@ -52,6 +53,7 @@ FIRST_WITH_IDS: Final = 10
 FIRST_WITH_GROUPS: Final = 8
 FIRST_WITH_GROUP_ERROR: Final = 2
 _MISSING: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_ELSEWHERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 # --- committing -------------------------------------------------------------------------------------------------------
 
@@ -170,7 +172,9 @@ async def offset_fetch(request: OffsetFetchRequest, call: Call) -> OffsetFetchRe
     """How far groups have read."""
     node = node_of(call)
     if call.version >= FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(groups=await _fetch_several(node, call, request.groups))
+        several = await _fetch_several(node, call, request.groups)
+        _check_asks_again(call, several)
+        return OffsetFetchResponse(groups=several)
     topics = request.topics
     group = OffsetFetchRequestGroup(
         group_id=request.group_id,
@@ -179,6 +183,7 @@ async def offset_fetch(request: OffsetFetchRequest, call: Call) -> OffsetFetchRe
         else [OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics],
     )
     found = await _fetch(node, call, group)
+    _check_asks_again(call, (found,))
     if found.error_code and call.version < FIRST_WITH_GROUP_ERROR:
         found = OffsetFetchResponseGroup(
             group_id=found.group_id, topics=[_without(each, found.error_code) for each in group.topics or ()]
@@ -202,6 +207,16 @@ async def offset_fetch(request: OffsetFetchRequest, call: Call) -> OffsetFetchRe
             for topic in found.topics
         ],
     )
+
+
+def _check_asks_again(call: Call, found: Sequence[OffsetFetchResponseGroup]) -> None:
+    """Ends the connection of a client that would take the answer for the last word.
+
+    librdkafka, up to 2.16 at least, does not ask again when it is told that somebody else coordinates the group: it
+    keeps the partition and never reads it. When the connection ends it looks for the coordinator and asks there.
+    """
+    if call.client.is_librdkafka and any(each.error_code in _ELSEWHERE for each in found):
+        raise ConnectionAbortedError("the group is coordinated elsewhere")
 
 
 async def _fetch_several(

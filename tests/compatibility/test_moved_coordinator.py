@@ -1,0 +1,60 @@
+"""Members of groups that ask how far the group is just when somebody else has become its coordinator."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from penstock.model.errors import ErrorCode
+from penstock.server.handlers import group_offsets
+from penstock.testing.node import NodeThread
+from penstock.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from tests.system.load import CALM, create_topics
+
+TOPIC = "moved"
+READ_S = 30.0
+CLASSIC = {"partition.assignment.strategy": "cooperative-sticky"}
+CONSUMER = {"group.protocol": "consumer"}
+
+
+@pytest.fixture
+def node() -> Iterator[NodeThread]:
+    node = NodeThread()
+    node.start()
+    yield node
+    node.stop()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+@pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+def test_librdkafka_asks_again_and_reads(
+    node: NodeThread, monkeypatch: pytest.MonkeyPatch, protocol: dict[str, str], code: ErrorCode
+) -> None:
+    fetch, asked = group_offsets._fetch, []
+
+    async def elsewhere_at_first(node: Any, call: Any, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        asked.append(group.group_id)
+        if len(asked) <= 3:
+            return OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=code)
+        return await fetch(node, call, group)
+
+    monkeypatch.setattr(group_offsets, "_fetch", elsewhere_at_first)
+    create_topics(node.bootstrap, [(TOPIC, 1)], replication_factor=1)
+    producer: Any = confluent_kafka.Producer({**CALM, "bootstrap.servers": node.bootstrap})
+    producer.produce(TOPIC, b"here")
+    assert producer.flush(READ_S) == 0
+    settings = {"bootstrap.servers": node.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer: Any = confluent_kafka.Consumer({**CALM, **settings, **protocol})
+    consumer.subscribe([TOPIC])
+    seen: list[Any] = []
+    try:
+        end_s = time.monotonic() + READ_S
+        while not any(each.error() is None for each in seen):
+            assert time.monotonic() < end_s, f"nothing was read; it asked {len(asked)} times and was told {seen}"
+            seen += consumer.consume(10, 0.2)
+    finally:
+        consumer.close()
+    assert seen[-1].value() == b"here"
+    assert len(asked) > 3
