@@ -1,11 +1,11 @@
 """A hundred members of a group in one process: librdkafka consumers, looked after by one thread.
 
-Each keeps what it was given and what was taken from it, and when each partition's records came.
+Each keeps what it was given and what was taken from it, and how long each record had lain in the log when it came.
 """
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import confluent_kafka
 
@@ -19,6 +19,13 @@ TURN_S: Final = 0.002
 
 class NotStable(Exception):
     """The group did not come to rest."""
+
+
+class Heard(NamedTuple):
+    """A record that came."""
+
+    appended_s: float
+    waited_s: float
 
 
 class Member:
@@ -50,10 +57,10 @@ class Member:
         self.lost |= taken
 
     def turn(self, heard: Callable[[int, float], None] | None) -> None:
-        """Whatever has come."""
+        """Whatever has come, with its time of append."""
         for message in self._consumer.consume(100, 0):
             if message.error() is None and heard is not None:
-                heard(message.partition(), time.monotonic())
+                heard(message.partition(), message.timestamp()[1] / 1000)
 
     def close(self) -> None:
         self._consumer.close()
@@ -66,7 +73,7 @@ class Members:
         self._arguments = bootstrap, group, topic, settings
         self._partitions = partitions
         self.all: list[Member] = []
-        self.heard_s: dict[int, list[float]] = {each: [] for each in range(partitions)}
+        self.heard: dict[int, list[Heard]] = {each: [] for each in range(partitions)}
 
     def join(self, count: int) -> None:
         for _ in range(count):
@@ -91,8 +98,8 @@ class Members:
             member.turn(self._heard)
         time.sleep(TURN_S)
 
-    def _heard(self, partition: int, at_s: float) -> None:
-        self.heard_s[partition].append(at_s)
+    def _heard(self, partition: int, appended_s: float) -> None:
+        self.heard[partition].append(Heard(appended_s, time.time() - appended_s))
 
     @property
     def is_stable(self) -> bool:

@@ -38,7 +38,8 @@ coordinator is killed (SIGKILL). *Found*: another one is named; *known*: it answ
 
 100 librdkafka consumers of 200 partitions in one process join at once (`group.initial.rebalance.delay.ms` is 3000 on
 both, Kafka's default; the new protocol has none). Then one more joins, while every partition is given ten records
-a second. *Gap*: the longest time without a record of any partition; *stayed* are those that did not change hands.
+a second. *Wait*: the longest time that a record of any partition has lain in the log until it was read; *stayed* are
+those that did not change hands.
 """,
     "scaling": """## Scaling
 
@@ -60,9 +61,9 @@ COLUMNS: Final = {
         "again_s": "again, with one more, s",
         "moved": "moved",
         "taken_though_they_stay": "taken and given back",
-        "quiet_gap_ms": "gap before, ms",
-        "stayed_gap_ms": "gap of those that stayed, ms",
-        "moved_gap_ms": "gap of those that moved, ms",
+        "quiet_wait_ms": "wait before, ms",
+        "stayed_wait_ms": "wait where it stayed, ms",
+        "moved_wait_ms": "wait where it moved, ms",
     },
     "scaling": {"records_s": "records/s"},
     "perf": {"mb_s": "MB/s", "records_s": "records/s", "rebalance_ms": "rebalance ms"},

@@ -1,7 +1,6 @@
 """What is measured of groups, on Penstock and, where it says something, on Apache Kafka by the same script in turn."""
 
 import contextlib
-import itertools
 import json
 import os
 import subprocess
@@ -198,7 +197,7 @@ def stable(sizes: Sizes, tell: Tell) -> Figures:
     settings = {**ONE_SHARD, "group.initial.rebalance.delay.ms": "3000"}
     with both_at_once(cores, settings) as both:
         for broker in both:
-            broker.create(TOPIC, 2 * sizes.members, {})
+            broker.create(TOPIC, 2 * sizes.members, {"message.timestamp.type": "LogAppendTime"})
             until_coordinated(broker.address, "stable")
         for number in range(sizes.rounds):
             for name, protocol in members.PROTOCOLS.items():
@@ -219,38 +218,42 @@ def _come_together(address: str, group: str, protocol: dict[str, str], sizes: Si
         together_s = group_members.until_stable(DEADLINE_S)
         writer.start()
         group_members.turn_for(sizes.seconds)
-        quiet = dict(_gaps(group_members, time.monotonic() - sizes.seconds / 2))
+        quiet = dict(_waits(group_members, time.time() - sizes.seconds / 2))
         had = {partition: member for member in group_members.all for partition in member.owned}
         for member in group_members.all:
             member.lost.clear()
-        began_s = time.monotonic()
+        began_s = time.time()
         group_members.join(1)
         again_s = group_members.until_stable(DEADLINE_S)
         group_members.turn_for(max(0.0, sizes.seconds / 2 - again_s))
         moved = {each for each, member in had.items() if each not in member.owned}
         taken = {each for member in group_members.all for each in member.lost}
-        gaps = dict(_gaps(group_members, began_s))
-        stayed = [gap for partition, gap in gaps.items() if partition not in moved]
+        waits = dict(_waits(group_members, began_s))
+        stayed = [wait for partition, wait in waits.items() if partition not in moved]
         return {
             "together_s": together_s,
             "again_s": again_s,
             "moved": len(moved),
             "taken_though_they_stay": len(taken - moved),
-            "quiet_gap_ms": 1000 * max(quiet.values()),
-            "stayed_gap_ms": 1000 * max(stayed),
-            "moved_gap_ms": 1000 * max((gaps[each] for each in moved), default=0.0),
+            "quiet_wait_ms": 1000 * max(quiet.values()),
+            "stayed_wait_ms": 1000 * max(stayed),
+            "moved_wait_ms": 1000 * max((waits[each] for each in moved), default=0.0),
         }
     finally:
         writer.stop()
         group_members.close()
 
 
-def _gaps(group: Members, since_s: float) -> Iterator[tuple[int, float]]:
-    """The longest time without a record of each partition, since then."""
-    now_s = time.monotonic()
-    for partition, heard_s in group.heard_s.items():
-        times = [since_s, *(each for each in heard_s if each >= since_s), now_s]
-        yield partition, max(later - sooner for sooner, later in itertools.pairwise(times))
+def _waits(group: Members, since_s: float) -> Iterator[tuple[int, float]]:
+    """The longest time that a record of each partition has lain in the log until it was read, since then.
+
+    What is written after the last one that was read waits until now: one comes every tenth of a second.
+    """
+    now_s = time.time()
+    for partition, heard in group.heard.items():
+        since = [each for each in heard if each.appended_s >= since_s]
+        last_s = since[-1].appended_s if since else since_s
+        yield partition, max(now_s - last_s, *(each.waited_s for each in since), 0.0)
 
 
 class Writer(threading.Thread):
