@@ -145,15 +145,23 @@ def _poorest(members: Sequence[str], shares: Mapping[str, list[TopicPartition]])
 
 
 def _even_out(shares: dict[str, list[TopicPartition]], readers: Mapping[str, Sequence[str]]) -> None:
-    """Moves partitions from who has most to who has fewest, until no move makes it more even."""
-    has_moved = True
-    while has_moved:
-        has_moved = False
-        for member in sorted(shares, key=lambda each: -len(shares[each])):
-            share = shares[member]
-            for partition in reversed(list(share)):
-                poorest = _poorest(readers[partition.topic], shares)
-                if len(shares[poorest]) + 1 < len(share):
-                    share.remove(partition)
-                    shares[poorest].append(partition)
-                    has_moved = True
+    """Moves partitions, one by one, from who has most to who has fewest, until no move makes it more even."""
+    held = {member: by_topic(share) for member, share in shares.items()}
+    counts = {member: len(share) for member, share in shares.items()}
+    left, has_moved = dict.fromkeys(shares), False
+    while left:
+        richest = max(left, key=counts.__getitem__)
+        for topic, some in held[richest].items():
+            poorest = min(readers[topic], key=counts.__getitem__)
+            if some and counts[poorest] + 1 < counts[richest]:
+                held[poorest].setdefault(topic, []).append(some.pop())
+                counts[richest] -= 1
+                counts[poorest] += 1
+                has_moved = True
+                break
+        else:
+            del left[richest]
+            if not left and has_moved:  # who had nothing to give may have now
+                left, has_moved = dict.fromkeys(shares), False
+    for member, topics in held.items():
+        shares[member] = [each for some in topics.values() for each in some]

@@ -49,6 +49,21 @@ def test_topics_that_are_not_there_and_those_that_nobody_wants() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
+def test_no_more_moves_than_it_takes(seed: int) -> None:
+    chance = random.Random(seed)
+    owned: dict[str, list[int]] = {f"m{number}": [] for number in range(chance.randint(1, 8))}
+    count = chance.randint(1, 40)
+    for number in range(count):
+        owned[chance.choice(list(owned)[: chance.randint(1, len(owned))])].append(number)
+    wishes = {name: Wish(("t",), places("t", *some), 1) for name, some in owned.items()}
+    kept = assigned(wishes, {"t": count})
+    each, more = divmod(count, len(owned))
+    rich = sum(len(some) > each for some in owned.values())
+    assert all(set(kept[name]) <= set(wishes[name].owned) for name in kept)
+    assert sum(map(len, kept.values())) == sum(min(len(some), each) for some in owned.values()) + min(more, rich)
+
+
+@pytest.mark.parametrize("seed", range(50))
 def test_whatever_members_want(seed: int) -> None:
     chance = random.Random(seed)
     counts = {f"t{number}": chance.randrange(8) for number in range(chance.randint(1, 4))}
