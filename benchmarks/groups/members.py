@@ -4,7 +4,7 @@ Each keeps what it was given and what was taken from it, and how long each recor
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
@@ -26,6 +26,19 @@ class Heard(NamedTuple):
 
     appended_s: float
     waited_s: float
+
+
+def waits(heard: Mapping[int, Sequence[Heard]], since_s: float) -> dict[int, float]:
+    """By partition: the longest time that a record has lain in the log until it was read, since then.
+
+    What is written after the last one that was read waits until now: more is written all the time.
+    """
+    now_s, found = time.time(), {}
+    for partition, records in heard.items():
+        since = [each for each in records if each.appended_s >= since_s]
+        last_s = since[-1].appended_s if since else since_s
+        found[partition] = max(now_s - last_s, *(each.waited_s for each in since), 0.0)
+    return found
 
 
 class Member:

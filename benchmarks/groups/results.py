@@ -39,8 +39,8 @@ coordinator is killed (SIGKILL). *Found*: another one is named; *known*: it answ
 100 librdkafka consumers of 200 partitions in one process join at once (`group.initial.rebalance.delay.ms` is 3000 on
 both, Kafka's default; the new protocol has none). Then one more joins, while every partition is given ten records
 a second. *Wait*: the longest time that a record of any partition has lain in the log until it was read; *stayed* are
-those that did not change hands. librdkafka stops reading what a classic member keeps, for up to a second, when it is
-told of a new generation, whoever the broker is; in the new protocol members that keep everything are told nothing.
+those that did not change hands. That classic members wait up to a second where nothing moved, on both brokers, comes
+with a hundred of them in one process: with six (`--members 6`) it was 115 ms on Penstock and 44 ms on Apache Kafka.
 """,
     "scaling": """## Scaling
 

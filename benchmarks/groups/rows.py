@@ -17,7 +17,7 @@ import confluent_kafka
 
 from benchmarks.groups import members
 from benchmarks.groups.committing import group_id
-from benchmarks.groups.members import Members
+from benchmarks.groups.members import Members, waits
 from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import Broker, Kafka, Penstock
 from benchmarks.side_by_side.machine import ROOT, Cores, pinned
@@ -218,7 +218,7 @@ def _come_together(address: str, group: str, protocol: dict[str, str], sizes: Si
         together_s = group_members.until_stable(DEADLINE_S)
         writer.start()
         group_members.turn_for(sizes.seconds)
-        quiet = dict(_waits(group_members, time.time() - sizes.seconds / 2))
+        quiet = waits(group_members.heard, time.time() - sizes.seconds / 2)
         had = {partition: member for member in group_members.all for partition in member.owned}
         for member in group_members.all:
             member.lost.clear()
@@ -228,8 +228,8 @@ def _come_together(address: str, group: str, protocol: dict[str, str], sizes: Si
         group_members.turn_for(max(0.0, sizes.seconds / 2 - again_s))
         moved = {each for each, member in had.items() if each not in member.owned}
         taken = {each for member in group_members.all for each in member.lost}
-        waits = dict(_waits(group_members, began_s))
-        stayed = [wait for partition, wait in waits.items() if partition not in moved]
+        waited = waits(group_members.heard, began_s)
+        stayed = [wait for partition, wait in waited.items() if partition not in moved]
         return {
             "together_s": together_s,
             "again_s": again_s,
@@ -237,23 +237,11 @@ def _come_together(address: str, group: str, protocol: dict[str, str], sizes: Si
             "taken_though_they_stay": len(taken - moved),
             "quiet_wait_ms": 1000 * max(quiet.values()),
             "stayed_wait_ms": 1000 * max(stayed),
-            "moved_wait_ms": 1000 * max((waits[each] for each in moved), default=0.0),
+            "moved_wait_ms": 1000 * max((waited[each] for each in moved), default=0.0),
         }
     finally:
         writer.stop()
         group_members.close()
-
-
-def _waits(group: Members, since_s: float) -> Iterator[tuple[int, float]]:
-    """The longest time that a record of each partition has lain in the log until it was read, since then.
-
-    What is written after the last one that was read waits until now: one comes every tenth of a second.
-    """
-    now_s = time.time()
-    for partition, heard in group.heard.items():
-        since = [each for each in heard if each.appended_s >= since_s]
-        last_s = since[-1].appended_s if since else since_s
-        yield partition, max(now_s - last_s, *(each.waited_s for each in since), 0.0)
 
 
 class Writer(threading.Thread):

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import pytest
 
+from benchmarks.groups.members import Heard, waits
 from penstock import Client
 from penstock.client.group_consumer import GroupConsumer
 from penstock.client.membership import GroupProtocol, GroupSettings
@@ -18,15 +19,11 @@ BEAT_S: Final = 0.05
 QUIET_S: Final = 2.0
 HEARTBEAT_MS: Final = 3_000
 """Whoever stops to meet the others waits for the last of them, who may hear of it as late as this."""
+PAUSE_S: Final = 1.0
+"""Longer than readers have to wait anyway."""
 TRIES: Final = 3
 """A busy machine makes readers wait, too."""
 LIMIT_S: Final = 120.0
-
-
-class Heard(NamedTuple):
-    partition: int
-    appended_s: float
-    waited_s: float
 
 
 class Seen(NamedTuple):
@@ -37,48 +34,68 @@ class Seen(NamedTuple):
     stayed_s: float
     moved_s: float
 
+    @property
+    def has_paused(self) -> bool:
+        return self.stayed_s >= max(2 * self.quiet_s, PAUSE_S)
+
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
-def test_what_stays_is_never_paused(coordinated: str, protocol: GroupProtocol) -> None:
-    async def story() -> Seen:
-        async with asyncio.timeout(LIMIT_S), Client(coordinated) as client:
-            return await _join_one_more(client, protocol)
-
+def test_what_stays_is_never_paused(
+    coordinated: str, protocol: GroupProtocol, record_property: Callable[[str, object], None]
+) -> None:
     tries = []
     for _ in range(TRIES):
-        seen = asyncio.run(story())
-        tries.append(seen)
-        print(protocol, coordinated, seen)
-        if seen.stayed_s < max(2 * seen.quiet_s + 0.2, seen.took_s / 4):
+        tries.append(_see(coordinated, protocol))
+        if not tries[-1].has_paused:
+            record_property("seen", str(tries[-1]))
             return
     pytest.fail(f"readers of partitions that stayed had to wait: {tries}")
 
 
-async def _join_one_more(client: Client, protocol: GroupProtocol) -> Seen:
+def test_a_pause_would_be_noticed(coordinated: str) -> None:
+    """Readers that stop as those of eager groups do."""
+    assert _see(coordinated, "classic", pause_s=HEARTBEAT_MS / 2000).has_paused
+
+
+def _see(bootstrap: str, protocol: GroupProtocol, pause_s: float = 0.0) -> Seen:
+    async def story() -> Seen:
+        async with asyncio.timeout(LIMIT_S), Client(bootstrap) as client:
+            return await _join_one_more(client, protocol, pause_s)
+
+    return asyncio.run(story())
+
+
+async def _join_one_more(client: Client, protocol: GroupProtocol, pause_s: float) -> Seen:
     topic = f"pause-{protocol}-{time.monotonic_ns()}"
     await client.create_topic(topic, PARTITIONS, configs={"message.timestamp.type": "LogAppendTime"})
     settings = GroupSettings(protocol=protocol, heartbeat_ms=HEARTBEAT_MS)
     members = [client.group_consumer(topic, topic, settings=settings) for _ in range(MEMBERS + 1)]
-    heard: list[Heard] = []
+    heard: dict[int, list[Heard]] = {each: [] for each in range(PARTITIONS)}
+    may_read = asyncio.Event()
+    may_read.set()
     tasks = [asyncio.create_task(_write(client, topic))]
     try:
-        tasks += [asyncio.create_task(_read(each, heard)) for each in members[:MEMBERS]]
+        tasks += [asyncio.create_task(_read(each, heard, may_read)) for each in members[:MEMBERS]]
         await _until_shared(members[:MEMBERS])
         quiet_since_s = time.time() + 0.5
         await asyncio.sleep(0.5 + QUIET_S)
-        quiet = max(_waits(heard, quiet_since_s))
+        quiet_s = max(waits(heard, quiet_since_s).values())
         had = [set(each.assignment) for each in members]
         began_s = time.time()
-        tasks.append(asyncio.create_task(_read(members[-1], heard)))
+        tasks.append(asyncio.create_task(_read(members[-1], heard, may_read)))
+        if pause_s:
+            may_read.clear()
+            await asyncio.sleep(pause_s)
+            may_read.set()
         await _until_shared(members)
         took_s = time.time() - began_s
         await asyncio.sleep(QUIET_S)
         kept = [before & set(each.assignment) for each, before in zip(members, had, strict=True)]
         stayed = {place.partition for some in kept for place in some}
         assert PARTITIONS - len(stayed) == PARTITIONS // (MEMBERS + 1)
-        stays = _waits((each for each in heard if each.partition in stayed), began_s)
-        moves = _waits((each for each in heard if each.partition not in stayed), began_s)
-        return Seen(took_s, quiet, max(stays), max(moves))
+        waited = waits(heard, began_s)
+        moved_s = max(waited[each] for each in waited if each not in stayed)
+        return Seen(took_s, quiet_s, max(waited[each] for each in stayed), moved_s)
     finally:
         for task in tasks:
             task.cancel()
@@ -96,19 +113,16 @@ async def _write(client: Client, topic: str) -> None:
         await asyncio.sleep(BEAT_S)
 
 
-async def _read(member: GroupConsumer, heard: list[Heard]) -> None:
+async def _read(member: GroupConsumer, heard: dict[int, list[Heard]], may_read: asyncio.Event) -> None:
     while True:
+        await may_read.wait()
         piece = await member.fetch_records(500)
         assert piece is not None
-        partition, now_s = piece.partition.partition, time.time()
+        now_s = time.time()
         appended = [each.timestamp_ms / 1000 for each in piece.records]
-        heard += [Heard(partition, appended_s, now_s - appended_s) for appended_s in appended]
+        heard[piece.partition.partition] += [Heard(each_s, now_s - each_s) for each_s in appended]
 
 
 async def _until_shared(members: list[GroupConsumer]) -> None:
     while {len(each.assignment) for each in members} != {PARTITIONS // len(members)}:
         await asyncio.sleep(BEAT_S)
-
-
-def _waits(heard: Iterator[Heard] | list[Heard], since_s: float) -> list[float]:
-    return [each.waited_s for each in heard if each.appended_s >= since_s]

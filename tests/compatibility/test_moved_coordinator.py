@@ -11,12 +11,13 @@ from penstock.model.errors import ErrorCode
 from penstock.server.handlers import group_offsets
 from penstock.testing.node import NodeThread
 from penstock.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from tests.system.group_members import CONSUMER, COOPERATIVE, options_of
 from tests.system.load import CALM, create_topics
+
+pytestmark = pytest.mark.strangers
 
 TOPIC = "moved"
 READ_S = 30.0
-CLASSIC = {"partition.assignment.strategy": "cooperative-sticky"}
-CONSUMER = {"group.protocol": "consumer"}
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def node() -> Iterator[NodeThread]:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-@pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+@pytest.mark.parametrize("flavour", [COOPERATIVE, CONSUMER])
 def test_librdkafka_asks_again_and_reads(
-    node: NodeThread, monkeypatch: pytest.MonkeyPatch, protocol: dict[str, str], code: ErrorCode
+    node: NodeThread, monkeypatch: pytest.MonkeyPatch, flavour: str, code: ErrorCode
 ) -> None:
     fetch, asked = group_offsets._fetch, []
 
@@ -46,7 +47,7 @@ def test_librdkafka_asks_again_and_reads(
     producer.produce(TOPIC, b"here")
     assert producer.flush(READ_S) == 0
     settings = {"bootstrap.servers": node.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
-    consumer: Any = confluent_kafka.Consumer({**CALM, **settings, **protocol})
+    consumer: Any = confluent_kafka.Consumer({**CALM, **settings, **options_of(flavour)})
     consumer.subscribe([TOPIC])
     seen: list[Any] = []
     try:

@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks.groups import results
 from benchmarks.groups.committing import CORRELATION_ID, VERSION, Load, Refused, frames, group_ids, measure
-from benchmarks.groups.members import CLASSIC, Heard, Members
-from benchmarks.groups.rows import _waits
+from benchmarks.groups.members import Heard, waits
 from penstock.coordinator.placement import partition_of
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
@@ -92,14 +91,10 @@ def test_a_load_that_lost_its_broker_says_so() -> None:
 
 
 def test_a_wait_is_the_longest_of_a_partition_until_now() -> None:
-    members = Members("127.0.0.1:1", "g", "work", 3, CLASSIC)
     now_s = time.time()
-    members.heard = {0: [Heard(now_s - 5.0, 4.0), Heard(now_s - 0.9, 0.7), Heard(now_s, 0.1)], 1: []}
-    members.heard[2] = [Heard(now_s - 0.8, 0.1)]
-    waits = dict(_waits(members, now_s - 1.0))
-    assert waits[0] == pytest.approx(0.7, abs=0.1)
-    assert waits[1] == pytest.approx(1.0, abs=0.1)
-    assert waits[2] == pytest.approx(0.8, abs=0.1)
+    heard = {0: [Heard(now_s - 5.0, 4.0), Heard(now_s - 0.9, 0.7), Heard(now_s, 0.1)], 1: []}
+    found = waits({**heard, 2: [Heard(now_s - 0.8, 0.1)]}, now_s - 1.0)
+    assert found == {0: pytest.approx(0.7, abs=0.1), 1: pytest.approx(1.0, abs=0.1), 2: pytest.approx(0.8, abs=0.1)}
 
 
 def test_the_page_has_a_line_for_each_contender_and_load() -> None:
