@@ -23,10 +23,14 @@ def oracle() -> Iterator[Oracle]:
         yield running
 
 
+# Many records are of the past, and stay: nothing is deleted in the background before a session is long over.
+KEEPING = {"log.initial.task.delay.ms": str(24 * 3_600_000)}
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     """Apache Kafka, one node for the whole session; tests tell their topics apart by name."""
-    with KafkaNode(tmp_path_factory.mktemp("kafka")) as node:
+    with KafkaNode(tmp_path_factory.mktemp("kafka"), KEEPING) as node:
         yield node
 
 
