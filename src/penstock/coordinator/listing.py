@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup, Partitions, by_topic
-from penstock.coordinator.offsets import Group, Offsets, forgotten, remove_group
+from penstock.coordinator.offsets import Group, Offsets, Piece
 from penstock.coordinator.work import Ask, Work
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages import consumer_group_describe as described
@@ -154,19 +154,28 @@ def _listed(groups: Mapping[str, Group]) -> Iterator[ListedGroup]:
 
 
 def delete(groups: Mapping[str, Group], offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
-    """Empty groups go, with their offsets."""
-    results = []
+    """Empty groups go, with their offsets, as many as fit into a batch; whoever is not told of is to be asked again."""
+    piece, results = Piece(work), []
     for group_id in ask.request.groups_names:
-        code = _delete(groups.get(group_id), group_id, offsets, work)
+        group = groups.get(group_id)
+        if group is None:
+            code = ErrorCode.GROUP_ID_NOT_FOUND
+        elif not group.is_empty:
+            code = ErrorCode.NON_EMPTY_GROUP
+        elif _has_gone(group, offsets, piece):
+            code = ErrorCode.NONE
+        else:
+            break
         results.append(DeletableGroupResult(group_id=group_id, error_code=code))
     work.reply(ticket, DeleteGroupsResponse(throttle_time_ms=0, results=results))
 
 
-def _delete(group: Group | None, group_id: str, offsets: Offsets, work: Work) -> ErrorCode:
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if not group.is_empty:
-        return ErrorCode.NON_EMPTY_GROUP
-    work.records += [forgotten(group_id, topic, partition) for topic, partition in offsets.places(group_id)]
-    remove_group(group, work)
-    return ErrorCode.NONE
+def _has_gone(group: Group, offsets: Offsets, piece: Piece) -> bool:
+    for place in offsets.places(group.group_id):
+        if piece.is_full:
+            return False
+        piece.take(group.group_id, *place)
+    if piece.is_full:
+        return False
+    piece.take_group(group)
+    return True

@@ -17,6 +17,8 @@ TOMBSTONE_BYTES_MAX: Final = 65_536
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""
 
+PROTOCOLS: Final = ("classic", "consumer", "streams")
+
 WAITING_MS: Final = 1_000
 """When a member of a consumer group asks again that waits for something; else after its heartbeat interval."""
 
@@ -43,6 +45,8 @@ class GroupSettings:
     """The first is the default."""
     migration: str = "bidirectional"
     """Whether groups with members may change between the protocols: also upgrade, downgrade or disabled."""
+    protocols: tuple[str, ...] = PROTOCOLS
+    """Kinds of groups that are served."""
     retention_ms: int = 7 * 24 * 3_600_000
     """How long an empty group keeps its offsets."""
     retention_check_ms: int = 600_000
@@ -55,6 +59,7 @@ class GroupSettings:
     def of(cls, settings: BrokerSettings) -> "GroupSettings":
         """As a broker's settings say."""
         assignors = settings.value("group.consumer.assignors")
+        protocols = settings.value("group.coordinator.rebalance.protocols")
         migration = settings.value("group.consumer.migration.policy")
         return cls(
             session_min_ms=settings.number("group.min.session.timeout.ms"),
@@ -67,6 +72,7 @@ class GroupSettings:
             assignment_interval_ms=settings.number("group.consumer.assignment.interval.ms"),
             assignors=tuple(assignors) if isinstance(assignors, list | tuple) else ("uniform", "range"),
             migration=str(migration).lower(),
+            protocols=tuple(protocols) if isinstance(protocols, list | tuple) else PROTOCOLS,
             retention_ms=60_000 * settings.number("offsets.retention.minutes"),
             retention_check_ms=settings.number("offsets.retention.check.interval.ms"),
             metadata_bytes_max=settings.number("offset.metadata.max.bytes"),

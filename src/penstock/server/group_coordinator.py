@@ -6,7 +6,7 @@ or is told where it stands: elsewhere, or not loaded yet. Topics that are delete
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Set
+from collections.abc import Callable, Collection, Coroutine, Iterable, Set
 from typing import Any, Final
 
 from penstock.coordinator.chronicle import ChronicledShard
@@ -150,6 +150,11 @@ class GroupCoordinator:
             logger.critical("A coordinator failed by a mistake of ours: restart the node.", exc_info=error)
 
     # --- asking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def protocols(self) -> Collection[str]:
+        """Kinds of groups that are served."""
+        return self._settings.protocols
 
     @property
     def partition_count(self) -> int:

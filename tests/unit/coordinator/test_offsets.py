@@ -335,6 +335,24 @@ def test_empty_groups_are_deleted_with_their_offsets() -> None:
     assert stage.shard.offsets.groups() == []
 
 
+def test_as_many_are_deleted_at_once_as_fit_into_a_batch() -> None:
+    stage = Stage()
+    name, count = "ü" * 3_000, 40
+    stage.ask(commit(dict.fromkeys(range(count), 1), group_id=name))
+    for each in ("a", "b"):
+        stage.ask(commit({0: 1}, group_id=each))
+    before, left, rounds = stage.log.appends, ["a", name, "x", "b"], 0
+    while left:
+        told = stage.ask(DeleteGroupsRequest(groups_names=left), version=2).results
+        assert [each.group_id for each in told] == left[: len(told)]
+        left = left[len(told) :]
+        rounds += 1
+    assert stage.log.appends - before == rounds == count * 6_001 // TOMBSTONE_BYTES_MAX + 1
+    stage.elect()
+    assert stage.shard.groups == {}
+    assert stage.shard.offsets.groups() == []
+
+
 def test_groups_are_listed_and_described() -> None:
     stage = Stage()
     alone(stage)

@@ -32,6 +32,7 @@ from penstock.wire.messages.offset_delete import (
 from penstock.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
@@ -178,6 +179,28 @@ def test_a_group_that_is_named_many_times_is_shown_once() -> None:
         whole = [OffsetFetchRequestGroup(group_id="g", topics=None)] * 3
         fetched = await asking.ask(OffsetFetchRequest(groups=whole), OffsetFetchResponse, version=9)
         assert [each.group_id for each in fetched.groups] == ["g"]
+
+    run(story)
+
+
+def test_so_is_a_partition() -> None:
+    """Otherwise four bytes would be answered with a whole note, a million times."""
+
+    async def story(town: Town, cluster: Cluster) -> None:
+        asking = Asking(cluster, "g")
+        assert await asking.commit(TOPIC, {1: 1, 2: 1}) == {1: NONE, 2: NONE}
+        topic_id = town.nodes[1].controller.image.topics[TOPIC].topic_id
+        many = OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[2, 1, 2, 2])
+        for version in OffsetFetchRequest.VERSIONS:
+            groups = [OffsetFetchRequestGroup(group_id="g", topics=[many] * 3)] * 2
+            request = OffsetFetchRequest(groups=groups)
+            if version < 8:
+                topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[2, 1, 2, 2])] * 3
+                request = OffsetFetchRequest(group_id="g", topics=topics)
+            told = await asking.ask(request, OffsetFetchResponse, version=version)
+            found = [each.topics for each in told.groups] if version >= 8 else [told.topics]
+            seen = [each for topics in found for topic in topics for each in topic.partitions]
+            assert [(each.partition_index, each.committed_offset) for each in seen] == [(2, 1), (1, 1)]
 
     run(story)
 

@@ -315,6 +315,26 @@ def test_operators_see_groups_and_take_them_away_in_all_versions() -> None:
     run(story)
 
 
+def test_a_group_goes_however_much_there_is_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.coordinator.offsets.TOMBSTONES_MAX", 1)
+
+    async def story(town: Town, cluster: Cluster) -> None:
+        asking = Asking(cluster, "g")
+        assert await asking.commit(TOPIC, dict.fromkeys(range(PARTITIONS), 1)) == dict.fromkeys(range(PARTITIONS), NONE)
+        names = ["x", "g", "g"]
+        deleted = await asking.ask(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
+        told = {each.group_id: each.error_code for each in deleted.results}
+        assert told["g"] is NONE
+        assert told["x"] in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR}
+        assert len(deleted.results) == 2
+        _, shard = await coordinator_of(town, cluster, "g")
+        assert shard.shard is not None
+        assert shard.shard.groups == {}
+        assert shard.shard.offsets.groups() == []
+
+    run(story)
+
+
 def test_who_hangs_up_is_kept_waiting_for_nowhere() -> None:
     async def story(town: Town, cluster: Cluster) -> None:
         first = ClassicMember(cluster, "w", TOPIC, PARTITIONS, timeout_ms=20_000)
@@ -424,6 +444,26 @@ def test_a_cluster_without_the_feature_has_no_groups_without_meetings() -> None:
         return replace(settings, features=[each for each in settings.features if each.name != "group.version"])
 
     tell(story, without)
+
+
+def test_a_node_may_be_told_to_serve_nothing_but_classic_groups() -> None:
+    async def story(town: Town) -> None:
+        cluster = cluster_of(town)
+        asking = Asking(cluster, "g")
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
+        said = await asking.ask(request, ConsumerGroupHeartbeatResponse)
+        assert said.error_code is ErrorCode.UNSUPPORTED_VERSION
+        describe = ConsumerGroupDescribeRequest(group_ids=["g", "g"], include_authorized_operations=False)
+        (described,) = (await asking.ask(describe, ConsumerGroupDescribeResponse)).groups
+        assert described.error_code is ErrorCode.UNSUPPORTED_VERSION
+        await cluster.close()
+
+    def classic(node_id: int) -> NodeSettings:
+        settings = settings_of(node_id)
+        given = {**settings.broker.static, "group.coordinator.rebalance.protocols": "classic"}
+        return replace(settings, broker=BrokerSettings(given))
+
+    tell(story, classic)
 
 
 def test_members_are_remembered_by_their_latest_connection_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

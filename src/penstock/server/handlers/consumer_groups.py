@@ -2,7 +2,8 @@
 
 Serves    ConsumerGroupHeartbeat 0–1, ConsumerGroupDescribe 0–1.
 Answers   what the group's coordinator decides (`coordinator/heartbeats.py`), once all that it rests on is committed;
-          UNSUPPORTED_VERSION while the feature group.version is 0.
+          UNSUPPORTED_VERSION while the feature group.version is 0, or where `group.coordinator.rebalance.protocols`
+          does not name `consumer`.
 Departs   from Kafka 4.3: a heartbeat on a connection that is older than one on which its member was heard since closes
           that connection: it was delayed, and what it says is no longer so. A member of a group that is not there is
           UNKNOWN_MEMBER_ID, for GROUP_ID_NOT_FOUND is fatal to clients. A static member may go for a moment without
@@ -40,8 +41,10 @@ def consumer_group_heartbeat(call: Call, frame: memoryview, position: int) -> An
 
 
 def speaks_consumer_protocol(call: Call) -> bool:
-    """Whether the cluster has agreed on it; one that agrees on nothing has not refused."""
+    """Whether this node is to, and the cluster has agreed on it; one that agrees on nothing has not refused."""
     node = call.node
+    if "consumer" not in node_of(call).groups.protocols:
+        return False
     return not node.settings.features or node.controller.image.features.get(FEATURE, 0) >= 1
 
 
@@ -52,6 +55,9 @@ def _refused(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
 @serves(ConsumerGroupDescribeRequest)
 async def consumer_group_describe(request: ConsumerGroupDescribeRequest, call: Call) -> ConsumerGroupDescribeResponse:
     """Groups and their members, in the order of the request, each once."""
+    if not speaks_consumer_protocol(call):
+        shown = [_unknown(name, ErrorCode.UNSUPPORTED_VERSION) for name in dict.fromkeys(request.group_ids)]
+        return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=shown)
     includes = request.include_authorized_operations
     found: dict[str, DescribedGroup] = {}
     for part, reply, code in await ask_shards(

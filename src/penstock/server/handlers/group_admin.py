@@ -74,11 +74,16 @@ async def list_groups(request: ListGroupsRequest, call: Call) -> ListGroupsRespo
 
 @serves(DeleteGroupsRequest)
 async def delete_groups(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
-    """Empty groups go."""
+    """Empty groups go; a coordinator that is not through with them after a batch is asked again."""
     results: list[DeletableGroupResult] = []
-    for part, reply, code in await ask_shards(
-        call, request.groups_names, lambda part: DeleteGroupsRequest(groups_names=part)
-    ):
-        failed = [DeletableGroupResult(group_id=name, error_code=code) for name in part]
-        results += failed if reply is None else reply.results
+    left = dict.fromkeys(request.groups_names)
+    while left:
+        for part, reply, code in await ask_shards(
+            call, list(left), lambda part: DeleteGroupsRequest(groups_names=part)
+        ):
+            failed = [DeletableGroupResult(group_id=name, error_code=code) for name in part]
+            told = failed if reply is None else reply.results
+            results += told
+            for each in told:
+                del left[each.group_id]
     return DeleteGroupsResponse(throttle_time_ms=0, results=results)

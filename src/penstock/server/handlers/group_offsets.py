@@ -7,13 +7,13 @@ Answers   what the group's coordinator says (`coordinator/offsets.py`); a commit
           itself alone.
 Departs   from Kafka 4.3: offsets expire only in groups that nobody is in, counted from when that was; `require_stable`
           waits for nothing until there are transactions; a group that is asked for all its topics several times in one
-          request is told of once; the connection of librdkafka ends when it asks a node that does not coordinate the
-          group, for it would not ask again.
+          request is told of once, and so is a partition that is named several times; the connection of librdkafka ends
+          when it asks a node that does not coordinate the group, for it would not ask again.
 """
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock.metadata.image import Image, Topic
 from penstock.model.errors import ErrorCode
@@ -52,6 +52,8 @@ from penstock.wire.messages.offset_fetch import (
 FIRST_WITH_IDS: Final = 10
 FIRST_WITH_GROUPS: Final = 8
 FIRST_WITH_GROUP_ERROR: Final = 2
+Named: TypeAlias = tuple[str, str, bytes, int]
+"""A group, a topic by name or id, and a partition."""
 _MISSING: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _ELSEWHERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -182,7 +184,7 @@ async def offset_fetch(request: OffsetFetchRequest, call: Call) -> OffsetFetchRe
         if topics is None
         else [OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics],
     )
-    found = await _fetch(node, call, group)
+    found = await _fetch(node, call, _each_once(group, set()))
     _check_asks_again(call, (found,))
     if found.error_code and call.version < FIRST_WITH_GROUP_ERROR:
         found = OffsetFetchResponseGroup(
@@ -225,6 +227,7 @@ async def _fetch_several(
     """Others have their turn between them, for there may be many."""
     found: list[OffsetFetchResponseGroup] = []
     whole: dict[str, None] = {}
+    named: set[Named] = set()
     for group in groups:
         if group.topics is None:
             if group.group_id in whole:
@@ -232,8 +235,26 @@ async def _fetch_several(
             whole[group.group_id] = None
         if found:
             await asyncio.sleep(0)
-        found.append(await _fetch(node, call, group))
+        found.append(await _fetch(node, call, _each_once(group, named)))
     return found
+
+
+def _each_once(group: OffsetFetchRequestGroup, named: set[Named]) -> OffsetFetchRequestGroup:
+    """Without partitions that were named before: a long note, committed once, is not told a million times."""
+    if group.topics is None:
+        return group
+    topics = []
+    for topic in group.topics:
+        numbers = []
+        for number in topic.partition_indexes:
+            place = group.group_id, topic.name, topic.topic_id, number
+            if place not in named:
+                named.add(place)
+                numbers.append(number)
+        topics.append(OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=numbers))
+    return OffsetFetchRequestGroup(
+        group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=topics
+    )
 
 
 async def _fetch(node: Needs, call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
