@@ -431,6 +431,34 @@ def test_without_replicas_nothing_is_acknowledged_until_they_are_back() -> None:
     run(story)
 
 
+def test_a_coordinator_that_is_cut_off_tells_nobody_what_was_so_yesterday() -> None:
+    """It hears nothing of its successor, and reading takes no append that would fail: only its lease ends."""
+
+    async def story(town: Town, cluster: Cluster) -> None:
+        asking = Asking(cluster, "r")
+        assert await asking.commit(TOPIC, {0: 1}) == {0: NONE}
+        node, _ = await coordinator_of(town, cluster, "r")
+        old = node.settings.node_id
+        others = [each for each in NODES if each != old]
+        cut = town.world.network.cut([(f"node-{old}", f"node-{each}") for each in others])
+        index = node.groups.index_of("r")
+
+        def has_successor() -> bool:
+            images = (town.nodes[each].controller.image for each in others)
+            return all(image.topics[OFFSETS_TOPIC].partitions[index].leader != old for image in images)
+
+        await town.until(has_successor)
+        assert town.ports is not None
+        rest = Cluster([f"node-{each}:{PORT}" for each in others], ports=town.ports, timeout_ms=20_000)
+        assert await Asking(rest, "r").commit(TOPIC, {0: 2}) == {0: NONE}
+        assert node.controller.image.topics[OFFSETS_TOPIC].partitions[index].leader == old, "it has heard nothing"
+        assert await asking.committed(TOPIC, [0]) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, {})
+        cut.heal()
+        await rest.close()
+
+    run(story)
+
+
 def test_a_cluster_without_the_feature_has_no_groups_without_meetings() -> None:
     async def story(town: Town) -> None:
         cluster = cluster_of(town)
