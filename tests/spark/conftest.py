@@ -1,5 +1,6 @@
 """What the tests on Spark share: a cluster and one session on it, one Penstock node, one Apache Kafka."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.compatibility import maven, spark_session
 from tests.compatibility.answerer import Answerer
 from tests.compatibility.penstock_node import PenstockNode
 from tests.spark.secured_kafka import SecuredKafka
+from tests.spark.shared_classes import java_options, with_classes
 from tests.spark.standalone import StandaloneSpark
 from tests.spark.topics import Topics
 
@@ -20,7 +22,7 @@ PROGRAM = Path(__file__).parent / "session.py"
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
     """A Master and two Workers with a core each."""
-    with StandaloneSpark(tmp_path_factory.mktemp("cluster")) as started:
+    with StandaloneSpark(tmp_path_factory.mktemp("cluster"), java=java_options()) as started:
         yield started
 
 
@@ -28,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpar
 def spark(cluster: StandaloneSpark) -> Iterator[Answerer]:
     """A session on the cluster that answers; the commands are in `session.py`."""
     jars = sorted((maven.build(spark_session.PROJECT) / "lib").glob("*.jar"))
-    started = Answerer([sys.executable, str(PROGRAM), cluster.url, *map(str, jars)])
+    started = Answerer([sys.executable, str(PROGRAM), cluster.url, *map(str, jars)], with_classes(os.environ))
     yield started
     started.close()
 

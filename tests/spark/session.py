@@ -16,15 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 QUERY_TIMEOUT_S = 300
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": JAVA,
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", JAVA),  # as the driver's
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     # A task that fails once has failed.

@@ -27,7 +27,8 @@ from penstock import Client
 from penstock.client.blocking import SyncClient
 from tests.spark.lake.campaign import SPARK
 from tests.spark.lake.pipelines import Driver, Pipeline, environment
-from tests.spark.standalone import SMALL_JAVA, StandaloneSpark
+from tests.spark.shared_classes import java_options
+from tests.spark.standalone import StandaloneSpark
 from tests.system.victim import Victim
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
@@ -105,7 +106,7 @@ def run_shop(directory: Path) -> Story:
         broker.data.parent.mkdir(parents=True)
         broker.start()
         broker.wait_ready()
-        cluster = held.enter_context(StandaloneSpark(directory / "cluster", cores=2, memory="2g"))
+        cluster = held.enter_context(StandaloneSpark(directory / "cluster", cores=2, memory="2g", java=java_options()))
         place = directory / "shop"
         place.mkdir()
         (place / "penstock.yml").write_text(_described(cluster.url, broker.address))
@@ -138,7 +139,9 @@ def _described(master: str, bootstrap: str) -> str:
     text = (SHOP / "penstock.yml").read_text()
     local = "\n  master: local[*]\n  checkpoints: .penstock/checkpoints\n  memory: 1g"
     assert local in text
-    return f"cluster: {{bootstrap: [{bootstrap}]}}\n" + text.replace(local, SPARK.format(master=master))
+    return f"cluster: {{bootstrap: [{bootstrap}]}}\n" + text.replace(
+        local, SPARK.format(master=master, java=java_options())
+    )
 
 
 async def _with_topics(bootstrap: str) -> None:
@@ -188,8 +191,7 @@ def _dead_letters(client: SyncClient) -> set[tuple[str, int, int]]:
 
 def _revenue(place: Path) -> dict[str, int]:
     command = [sys.executable, str(SHOP / "revenue.py"), "lake"]
-    variables = {**environment(), "SPARK_SUBMIT_OPTS": SMALL_JAVA}
-    subprocess.run(command, cwd=place, env=variables, check=True, timeout=DEADLINE_S, capture_output=True)
+    subprocess.run(command, cwd=place, env=environment(), check=True, timeout=DEADLINE_S, capture_output=True)
     rows: list[dict[str, Any]] = DeltaTable(place / "lake" / "daily_revenue").to_pyarrow_table().to_pylist()
     return {row["day"].isoformat(): row["revenue_cents"] for row in rows}
 

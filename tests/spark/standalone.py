@@ -36,8 +36,11 @@ class SparkFailed(Exception):
 class StandaloneSpark:
     """See the module. Logs and what executors leave lie below `directory`."""
 
-    def __init__(self, directory: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
+    def __init__(
+        self, directory: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g", java: str = SMALL_JAVA
+    ) -> None:
         self._directory = directory
+        self._java = java
         self._worker_options = ["--cores", str(cores), "--memory", memory, "--host", HOST]
         self._master_port, self._page_port = _free_ports(2)
         self._wanted = workers
@@ -132,7 +135,7 @@ class StandaloneSpark:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self._directory / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA,
+            "SPARK_DAEMON_JAVA_OPTS": self._java,
         }
         with (self._directory / f"{name}.log").open("ab") as log:
             return subprocess.Popen(

@@ -27,6 +27,7 @@ from penstock.client.blocking import SyncClient
 from penstock.client.errors import ClientError
 from tests.spark.lake import kill_results
 from tests.spark.lake.pipelines import DEADLINE_S, KEPT, Pipeline, is_bad, number_of
+from tests.spark.shared_classes import java_options
 from tests.spark.standalone import StandaloneSpark
 from tests.system.victim import Victim
 
@@ -46,7 +47,7 @@ SPARK = """
     spark.driver.host: 127.0.0.1
     spark.driver.bindAddress: 127.0.0.1
     spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    spark.executor.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    spark.executor.extraJavaOptions: "{java}"
     spark.sql.shuffle.partitions: 2
     spark.cores.max: 2
     spark.executor.cores: 1
@@ -192,12 +193,12 @@ def run_kills(
         broker.data.parent.mkdir(parents=True)
         broker.start()
         broker.wait_ready()
-        cluster = held.enter_context(StandaloneSpark(directory / "cluster", cores=2, memory="2g"))
+        cluster = held.enter_context(StandaloneSpark(directory / "cluster", cores=2, memory="2g", java=java_options()))
         client = held.enter_context(SyncClient(broker.address))
         client.create_topic("orders", PARTITIONS, configs=KEPT)
         (directory / "lake").mkdir()
         lake = Pipeline(directory / "lake", broker.address, "orders", client)
-        lake.describe(max_batch=BATCH, spark=SPARK.format(master=cluster.url))
+        lake.describe(max_batch=BATCH, spark=SPARK.format(master=cluster.url, java=java_options()))
         writer = Writer(
             Pipeline(lake.directory, broker.address, "orders", held.enter_context(SyncClient(broker.address)))
         )

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from penstock.client.blocking import SyncClient
 from penstock.client.consumer import Message
 from penstock.client.producer import Producer
+from tests.spark.shared_classes import with_classes
 from tests.spark.standalone import processes
 
 COMMAND = (sys.executable, "-m", "penstock", "spark")
@@ -262,5 +263,6 @@ def place(row: dict[str, Any]) -> Place:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what would lead to another cluster."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "KAFKA_"))}
+    """Ours, without what would lead to another cluster, and with what makes Spark start soon."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "KAFKA_"))}
+    return with_classes(ours)

@@ -1,6 +1,7 @@
 """A topic becomes a table, row for row, whoever is stopped, killed or comes back from the dead."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from penstock.client.blocking import SyncClient
 from penstock.spark.lake.compaction import NOTE
 from tests.compatibility.penstock_node import PenstockNode
 from tests.spark.lake.pipelines import DEADLINE_S, KEPT, Pipeline, place
+from tests.spark.shared_classes import with_classes
 
 pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).parents[3]
@@ -43,7 +45,10 @@ def lake(node: PenstockNode, tmp_path: Path) -> Iterator[Pipeline]:
 
 def seen_by_delta_spark(table: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.spark.delta_session", str(table)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    variables = with_classes(os.environ)
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
