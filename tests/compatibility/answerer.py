@@ -38,6 +38,11 @@ class Answerer:
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
     def ask(self, command: str, **question: object) -> Json:
         """One answer to one question."""
         watchdog = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)

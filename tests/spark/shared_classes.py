@@ -22,22 +22,27 @@ from tests.spark.standalone import SMALL_JAVA, spark_home
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300
 QUIET = "-Xlog:cds*=off"
-"""A file that does not fit would be complained about where an answer is expected."""
+"""Java would complain of a file that does not fit where an answer is expected."""
+
+
+def java_options() -> str:
+    """For a small Java that has the classes."""
+    return f"{SMALL_JAVA} -XX:SharedArchiveFile={archive()} {QUIET}"
 
 
 @cache
-def java_options() -> str:
-    """For a small Java that has the classes. One process makes the file, the others wait for it."""
+def archive() -> Path:
+    """The file. One process makes it, the others wait for it."""
     folder = FOLDER / "shared-classes"
     folder.mkdir(parents=True, exist_ok=True)
-    archive, stamp = folder / "spark.jsa", folder / "made-from"
+    kept, stamp = folder / "spark.jsa", folder / "made-from"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = _fingerprint()
-        if not stamp.exists() or stamp.read_text() != wanted:
-            _make(archive)
+        if not kept.exists() or not stamp.exists() or stamp.read_text() != wanted:
+            _make(kept)
             stamp.write_text(wanted)
-    return f"{SMALL_JAVA} -XX:SharedArchiveFile={archive} {QUIET}"
+    return kept
 
 
 def with_classes(environment: Mapping[str, str]) -> dict[str, str]:
@@ -45,9 +50,9 @@ def with_classes(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "SPARK_SUBMIT_OPTS": java_options()}
 
 
-def _make(archive: Path) -> None:
-    """By another name first: whoever uses an older one goes on with that."""
-    made = archive.with_suffix(".new")
+def _make(kept: Path) -> None:
+    """By another name first: a Java that is given half of one crashes."""
+    made = kept.with_suffix(".new")
     made.unlink(missing_ok=True)
     variables = {**os.environ, "SPARK_SUBMIT_OPTS": f"{SMALL_JAVA} -XX:ArchiveClassesAtExit={made} {QUIET}"}
     command = [sys.executable, "-m", "tests.spark.usual_work"]
@@ -56,7 +61,7 @@ def _make(archive: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert made.exists(), f"Java has kept no classes: {done.stdout}{done.stderr}"
-    made.replace(archive)
+    made.replace(kept)
 
 
 def _fingerprint() -> str:

@@ -75,7 +75,7 @@ def main() -> None:
         spark.stop()
         _started("local-cluster[1,1,512]").stop()  # with a Master and a Worker
         java.stdin.close()
-        java.wait(TIMEOUT_S)
+        sys.exit(java.wait(TIMEOUT_S))
 
 
 if __name__ == "__main__":
