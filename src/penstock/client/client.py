@@ -319,9 +319,9 @@ class Client:
             raise ValueError(f"offsets count from 0: a group cannot go on at {offset}")
         if self.cluster.view.partition(topic, partition) is None:  # the topic may have grown
             self.cluster.distrust(topic)
-        known = [each.index for each in (await self.cluster.topic(topic)).partitions]
-        if partition not in known:
-            raise ValueError(f"{topic} has partitions 0 to {max(known)}: there is no {partition}")
+        known = await self.cluster.topic(topic)
+        if self.cluster.view.partition(topic, partition) is None:
+            raise ValueError(f"{topic} has partitions 0 to {len(known.partitions) - 1}: there is no {partition}")
         await commit_offsets(CoordinatorLink(self.cluster, group), {TopicPartition(topic, partition): offset})
 
     async def committed(self, topic: str, group: str) -> dict[int, int]:
