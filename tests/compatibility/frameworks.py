@@ -3,15 +3,18 @@
 Built once per change of `frameworks/requirements.txt`, however many processes ask.
 """
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.once import make_once
+
 FOLDER = Path(__file__).parent / "frameworks"
 REQUIREMENTS = FOLDER / "requirements.txt"
+TARGET = FOLDER / "target"
+VENV = TARGET / "venv"
 DESCRIPTION = """
 import importlib.metadata, json, sys
 found = importlib.metadata.metadata(sys.argv[1])
@@ -21,19 +24,14 @@ print(json.dumps(found.get_payload() or found["Description"]))
 
 def command(name: str) -> str:
     """A command of the environment, which is brought up to date."""
-    target = FOLDER / "target"
-    target.mkdir(exist_ok=True)
-    stamp = target / "built-from"
-    wanted = REQUIREMENTS.read_text()
-    with (target / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists() or stamp.read_text() != wanted:
-            venv = str(target / "venv")
-            subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", venv], check=True)
-            install = ["install", "-q", "--disable-pip-version-check", "--no-compile", "-r", str(REQUIREMENTS)]
-            subprocess.run([sys.executable, "-m", "pip", "--python", venv, *install], check=True, env=environment())
-            stamp.write_text(wanted)
-    return str(target / "venv" / "bin" / name)
+    make_once(TARGET, REQUIREMENTS.read_text(), _install)
+    return str(VENV / "bin" / name)
+
+
+def _install() -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)], check=True)
+    install = ["install", "-q", "--disable-pip-version-check", "--no-compile", "-r", str(REQUIREMENTS)]
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(VENV), *install], check=True, env=environment())
 
 
 def environment() -> dict[str, str]:

@@ -3,32 +3,29 @@
 Nothing is skipped: a machine without Java or Maven fails the tests that need them.
 """
 
-import fcntl
 import hashlib
 import os
 import subprocess
 from pathlib import Path
+
+from tests.once import make_once
 
 STDERR = 2
 SOON_DONE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def build(project: Path) -> Path:
-    """Brings the project's `target` up to date and returns it. One process builds, the others wait for it."""
+    """Brings the project's `target` up to date and returns it."""
     target = project / "target"
-    target.mkdir(exist_ok=True)
-    stamp = target / "built-from"
-    with (target / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = _fingerprint(project)
-        if not stamp.exists() or stamp.read_text() != wanted:
-            command = ["mvn", "-q", "-B", "-Dstyle.color=never", "package"]
-            options = f"{SOON_DONE} {os.environ.get('MAVEN_OPTS', '')}"
-            subprocess.run(  # our own output may be read by a program
-                command, cwd=project, check=True, stdout=STDERR, env={**os.environ, "MAVEN_OPTS": options}
-            )
-            stamp.write_text(wanted)
+    make_once(target, _fingerprint(project), lambda: _package(project))
     return target
+
+
+def _package(project: Path) -> None:
+    command = ["mvn", "-q", "-B", "-Dstyle.color=never", "package"]
+    options = f"{SOON_DONE} {os.environ.get('MAVEN_OPTS', '')}"
+    variables = {**os.environ, "MAVEN_OPTS": options}
+    subprocess.run(command, cwd=project, check=True, stdout=STDERR, env=variables)  # ours may be read by a program
 
 
 def _fingerprint(project: Path) -> str:

@@ -4,23 +4,19 @@ Whoever has the folder first on PYTHONPATH runs that Spark; everything else come
 outside of what is checked and tested: pyspark brings thousands of modules.
 """
 
-import fcntl
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.once import make_once
 
 FOLDER = Path(__file__).parents[2] / ".cache"
 
 
 def installed(version: str) -> Path:
-    """The folder. One process installs, the others wait for it."""
-    FOLDER.mkdir(exist_ok=True)
+    """The folder."""
     folder = FOLDER / f"pyspark-{version}"
-    stamp = folder / "installed"
-    with (FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists():
-            command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-            subprocess.run([*command, "--target", str(folder), f"pyspark=={version}"], check=True)
-            stamp.write_text(version)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
+    command += ["--target", str(folder), f"pyspark=={version}"]
+    make_once(folder, version, lambda: subprocess.run(command, check=True))
     return folder

@@ -7,7 +7,6 @@ with the jars that it finds, and goes on without it where they differ. Nothing t
 no benchmark.
 """
 
-import fcntl
 import hashlib
 import os
 import subprocess
@@ -16,6 +15,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from tests.once import make_once
 from tests.spark.other_pyspark import FOLDER
 from tests.spark.standalone import SMALL_JAVA, spark_home
 
@@ -32,16 +32,10 @@ def java_options() -> str:
 
 @cache
 def archive() -> Path:
-    """The file. One process makes it, the others wait for it."""
+    """The file."""
     folder = FOLDER / "shared-classes"
-    folder.mkdir(parents=True, exist_ok=True)
-    kept, stamp = folder / "spark.jsa", folder / "made-from"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = _fingerprint()
-        if not kept.exists() or not stamp.exists() or stamp.read_text() != wanted:
-            _make(kept)
-            stamp.write_text(wanted)
+    kept = folder / "spark.jsa"
+    make_once(folder, _fingerprint(), lambda: _make(kept))
     return kept
 
 

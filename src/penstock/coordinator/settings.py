@@ -17,8 +17,6 @@ TOMBSTONE_BYTES_MAX: Final = 65_536
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""
 
-PROTOCOLS: Final = ("classic", "consumer", "streams")
-
 WAITING_MS: Final = 1_000
 """When a member of a consumer group asks again that waits for something; else after its heartbeat interval."""
 
@@ -45,7 +43,7 @@ class GroupSettings:
     """The first is the default."""
     migration: str = "bidirectional"
     """Whether groups with members may change between the protocols: also upgrade, downgrade or disabled."""
-    protocols: tuple[str, ...] = PROTOCOLS
+    protocols: tuple[str, ...] = ("classic", "consumer", "streams")
     """Kinds of groups that are served."""
     retention_ms: int = 7 * 24 * 3_600_000
     """How long an empty group keeps its offsets."""
@@ -58,8 +56,6 @@ class GroupSettings:
     @classmethod
     def of(cls, settings: BrokerSettings) -> "GroupSettings":
         """As a broker's settings say."""
-        assignors = settings.value("group.consumer.assignors")
-        protocols = settings.value("group.coordinator.rebalance.protocols")
         migration = settings.value("group.consumer.migration.policy")
         return cls(
             session_min_ms=settings.number("group.min.session.timeout.ms"),
@@ -70,9 +66,9 @@ class GroupSettings:
             consumer_heartbeat_ms=settings.number("group.consumer.heartbeat.interval.ms"),
             consumer_members_max=settings.number("group.consumer.max.size"),
             assignment_interval_ms=settings.number("group.consumer.assignment.interval.ms"),
-            assignors=tuple(assignors) if isinstance(assignors, list | tuple) else ("uniform", "range"),
+            assignors=settings.names("group.consumer.assignors"),
             migration=str(migration).lower(),
-            protocols=tuple(protocols) if isinstance(protocols, list | tuple) else PROTOCOLS,
+            protocols=settings.names("group.coordinator.rebalance.protocols"),
             retention_ms=60_000 * settings.number("offsets.retention.minutes"),
             retention_check_ms=settings.number("offsets.retention.check.interval.ms"),
             metadata_bytes_max=settings.number("offset.metadata.max.bytes"),

@@ -56,6 +56,12 @@ class BrokerSettings:
         assert isinstance(value, int)
         return value
 
+    def names(self, name: str) -> tuple[str, ...]:
+        """The value of a setting that is a list and has a default."""
+        value = self.value(name)
+        assert isinstance(value, tuple)
+        return value
+
     def is_on(self, name: str) -> bool:
         """The value of a switch."""
         return self.value(name) is True

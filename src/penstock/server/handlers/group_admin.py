@@ -3,7 +3,8 @@
 Serves    DescribeGroups 0–6, ListGroups 0–5, DeleteGroups 0–2.
 Answers   per group what its coordinator says (`coordinator/listing.py`); a request about several groups is cut by shard
           and joined again, in its order. ListGroups tells of the groups that are coordinated here;
-          COORDINATOR_LOAD_IN_PROGRESS while some of them are still being read.
+          COORDINATOR_LOAD_IN_PROGRESS while some of them are still being read. A group with more offsets than a batch
+          holds is deleted in several.
 Departs   from Kafka 4.3: a group that is named several times in one request is told of once.
 """
 
