@@ -45,6 +45,11 @@ side-by-side *arguments: _bench-tools
     python -m benchmarks.side_by_side {{ arguments }}
     python -m docs.pages
 
+# these sources beside an earlier revision of them, by cost; replaces rows of docs/results/before-after.md:
+# ./dev against ab9dc8b --rows produce-16,small-16,consume-16 --record
+against revision *arguments:
+    python -m benchmarks.side_by_side.against {{ revision }} {{ arguments }}
+
 # groups in figures: commits, loading, coming together, scaling; beside Apache Kafka: ./dev group-bench --rows commits --record
 group-bench *arguments:
     python -m benchmarks.groups {{ arguments }}

@@ -160,9 +160,17 @@ class Penstock(Broker):
     name = "penstock"
     version = f"Penstock {__version__}"
 
-    def __init__(self, directory: Path, cpus: Sequence[int], settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        cpus: Sequence[int],
+        settings: Mapping[str, str] | None = None,
+        sources: Path | None = None,
+    ) -> None:
+        """`sources` is where the package is imported from, if not from the sources at hand."""
         super().__init__(directory, cpus)
         self.address = f"{HOST}:{_free_port()}"
+        self._environment = {**os.environ, "PYTHONPATH": str(sources)} if sources is not None else None
         self._process: subprocess.Popen[bytes] | None = None
         self._properties = directory / "server.properties"
         lines = {
@@ -183,7 +191,9 @@ class Penstock(Broker):
         log = self.directory / "penstock.log"
         command = [sys.executable, "-m", "penstock", "server", "--config", str(self._properties)]
         with log.open("ab") as out, pinned(self.cpus):
-            self._process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=self._environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline and self._process.poll() is None:
             with contextlib.suppress(OSError), RawClient(self.address) as client:

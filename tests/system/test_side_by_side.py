@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.side_by_side import report, results
+from benchmarks.side_by_side import against, report, results
 from benchmarks.side_by_side.brokers import Penstock
 from benchmarks.side_by_side.loads import Conditions, Everyday, Figures, Latency, Work, WrongCount
 from benchmarks.side_by_side.machine import divided_cores
@@ -37,6 +37,25 @@ def test_writing_reading_and_keeping_a_pace() -> None:
     text = report.page(results.merged({}, measured, PLAN))
     assert "| Penstock, defaults (syncs every ack) |" in text
     assert "| bare loop |" in text
+
+
+def test_two_revisions_take_turns(tmp_path: Path) -> None:
+    sources = against.export("HEAD", tmp_path / "sources")
+    cpus = PLAN.conditions.cores.broker
+    conditions = replace(PLAN.conditions, seconds=1.0)
+    with Penstock(tmp_path / "before", cpus, sources=sources) as old, Penstock(tmp_path / "after", cpus) as new:
+        assert str(sources) in Path(f"/proc/{old.pid}/environ").read_text()
+        pairs = against.compare(ROWS["small-16"], "penstock", (old, new), conditions, 2)
+    assert len(pairs) == 2
+    ratio = against.Ratio.of(pairs, against.CPU)
+    assert ratio is not None
+    assert 0.1 < ratio.middle < 10
+
+
+def test_a_ratio_is_after_divided_by_before() -> None:
+    pairs = [({"x": {"p50": 2.0}}, {"x": {"p50": each}}) for each in (1.0, 2.0, 6.0)]
+    assert against.Ratio.of(pairs, "x", "p50") == against.Ratio(1.0, 0.5, 3.0)
+    assert against.Ratio.of(pairs, "y") is None
 
 
 def _slow(row: Row) -> Work:
