@@ -1,9 +1,11 @@
 """What a batch must pass before it may be appended: "What a batch must pass", made code.
 
 Checks of the header always run, cheapest first and the checksum last, and read none of the records. Records are opened
-only when the rules ask for something that no header tells. A batch that passes is the batch that was sent: nothing here
-changes a byte. Codes are Kafka's: a batch whose checksum fits but whose records do not parse is INVALID_RECORD, because
-sending the same bytes again, as CORRUPT_MESSAGE invites to, cannot help.
+only when the rules ask for something that no header tells. A client's record count may not exceed what the payload can
+hold, so a batch of a few bytes cannot take millions of offsets; smaller false counts pass unless the rules are FULL
+(docs/running.md lists what consumers then see). A batch that passes is the batch that was sent: nothing here changes a
+byte. Codes are Kafka's: a batch whose checksum fits but whose records do not parse is INVALID_RECORD, because sending
+the same bytes again, as CORRUPT_MESSAGE invites to, cannot help.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from enum import Enum
 
 from penstock.model.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, ProtocolError, TornBatch
 from penstock.model.limits import DEFAULT_LIMITS
-from penstock.records.compression import Codec, decompress
+from penstock.records.compression import OUTPUT_PER_INPUT_BYTE_MAX, Codec, decompress
 from penstock.records.glance import glance
 from penstock.records.header import (
     CONTROL_BIT,
@@ -28,6 +30,9 @@ from penstock.records.header import (
     TimestampType,
 )
 from penstock.records.rows import INT64_END, walk
+
+RECORD_BYTES_MIN = 7
+"""The smallest record: length, attributes, two deltas, key and value lengths, header count, a byte each."""
 
 _CODEC_MAX = max(Codec)
 _ONLY_BROKERS_SET_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
@@ -94,6 +99,10 @@ def _check_header(buffer: Buffer, rules: Rules) -> BatchView:
             and batch.count == batch.last_offset_delta + 1
             and batch.count > 0
             and 0 <= batch.attributes <= _CODEC_MAX  # a codec, and nothing else
+            and (
+                batch.count * RECORD_BYTES_MIN <= size_bytes - HEADER_BYTES
+                or (batch.attributes and batch.count <= _count_max(batch, rules))
+            )
             and not batch.base_offset
             and (batch.base_sequence >= 0 or batch.producer_id < 0)
         ):
@@ -137,6 +146,17 @@ def _check_fields(batch: BatchView, rules: Rules) -> None:
         raise InvalidBatch("a transactional batch without a producer id")
     if rules.is_from_client and (batch.base_offset or batch.attributes & _ONLY_BROKERS_SET_BITS):
         raise _posing_as_broker(batch)
+    # Shards of our own are trusted; replicated batches do not come here: compaction may have left them sparse or empty.
+    if rules.is_from_client and batch.count > (count_max := _count_max(batch, rules)):
+        raise InvalidBatch(f"count {batch.count}, but a batch of {batch.size_bytes} bytes holds at most {count_max}")
+
+
+def _count_max(batch: BatchView, rules: Rules) -> int:
+    """The most records that the payload can hold, uncompressed or decompressed within the limit."""
+    payload_bytes = batch.size_bytes - HEADER_BYTES
+    if codec := batch.codec:
+        payload_bytes = min(payload_bytes * OUTPUT_PER_INPUT_BYTE_MAX[codec], rules.batch_decompressed_bytes_max)
+    return payload_bytes // RECORD_BYTES_MIN
 
 
 def _posing_as_broker(batch: BatchView) -> ProtocolError:

@@ -34,6 +34,12 @@ class Codec(IntEnum):
 
 _CODECS = tuple(Codec)
 
+OUTPUT_PER_INPUT_BYTE_MAX = (1, 1032, 22, 255, 32_768)
+"""By codec, the most bytes that one byte of a valid payload can decompress to. Each is a bound of the format:
+deflate copies 258 bytes with two bits, snappy 64 with three bytes, lz4 255 with each byte of a length, zstd repeats one
+byte through a block of 128 KiB with four.
+"""
+
 
 def codec_of(number: int) -> Codec:
     """The codec with this number."""

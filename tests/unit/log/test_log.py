@@ -22,7 +22,7 @@ from penstock.model.errors import (
 from penstock.records.check import Rules
 from penstock.records.compression import Codec
 from penstock.records.control import ControlType
-from penstock.records.header import BatchView, TimestampType, batches
+from penstock.records.header import BatchView, TimestampType, batches, seal
 from penstock.records.rows import Record, rows
 from tests.unit.log.place import SETTINGS, Place, a_batch, a_marker, from_producer
 
@@ -125,6 +125,31 @@ def test_a_segment_covers_only_so_many_offsets() -> None:
     assert len(place.log.segments) == 1
     place.replicate(a_batch(base_offset=far + 1, leader_epoch=0))
     assert [segment.base_offset for segment in place.log.segments] == [0, far + 1]
+
+
+def counting(data: bytearray, last_offset_delta: int, count: int) -> bytearray:
+    """The batch with another record count and last offset delta."""
+    data[23:27] = last_offset_delta.to_bytes(4, "big")
+    data[57:61] = count.to_bytes(4, "big")
+    seal(data)
+    return data
+
+
+@pytest.mark.parametrize("codec", ALL_CODECS)
+def test_a_false_count_takes_neither_offsets_nor_a_segment(codec: Codec) -> None:
+    place = Place()
+    place.append()
+    for _ in range(3):
+        with pytest.raises(InvalidBatch, match="holds at most"):
+            place.append(counting(a_batch(codec=codec), 2**31 - 2, 2**31 - 1))
+    assert (place.log.written_end, len(place.log.segments)) == (1, 1)
+
+
+def test_a_follower_takes_batches_that_compaction_left_sparse_or_empty() -> None:
+    place = Place()
+    sparse = counting(a_batch(base_offset=0, leader_epoch=0), 4_999, 1)
+    empty = counting(a_batch(base_offset=5_000, leader_epoch=0), 9_999, 0)
+    assert place.replicate(sparse, empty) == 15_000
 
 
 def test_rolling_by_hand_needs_records() -> None:

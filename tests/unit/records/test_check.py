@@ -8,7 +8,7 @@ import pytest
 from penstock.model.errors import ErrorCode, InvalidBatch, InvalidTimestamp, ProtocolError
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import DEFAULT_RULES, Rules, Validation, check_batch
-from penstock.records.compression import Codec
+from penstock.records.compression import OUTPUT_PER_INPUT_BYTE_MAX, Codec, compress
 from penstock.records.header import BatchView, TimestampType, seal
 from penstock.records.varint import encode
 
@@ -167,7 +167,6 @@ def record(
         ("bytes after the last record", record() + b"\0", 1),
         ("one record more than counted", record() + record(offset=1), 1),
         ("one record fewer than counted", record() + bytes(7), 2),
-        ("a count that cannot fit", record(), 10_000),
         ("a length past the end", record(length=50), 1),
         ("a length too short", record(length=5), 1),
         ("a length of nothing", encode(0) * 7, 1),
@@ -186,6 +185,69 @@ def test_full_validation_opens_every_record(story: str, payload: bytes, count: i
     buffer = with_payload(payload, count)
     check_batch(buffer, DEFAULT_RULES, NOW_MS)
     assert refused(buffer, FULL) == ErrorCode.INVALID_RECORD, story
+
+
+def with_count(buffer: bytearray, count: int) -> bytearray:
+    """The batch with another record count and the last offset delta that belongs to it."""
+    change(23, count - 1, 4)(buffer)
+    change(57, count, 4)(buffer)
+    seal(buffer)
+    return buffer
+
+
+@pytest.mark.parametrize("validation", Validation)
+@pytest.mark.parametrize("codec", Codec)
+def test_a_few_bytes_cannot_take_a_large_range_of_offsets(codec: Codec, validation: Validation) -> None:
+    rules = Rules(validation=validation)
+    assert refused(with_count(good_batch(codec), 2**31 - 1), rules) == ErrorCode.INVALID_RECORD
+    limit = rules.batch_decompressed_bytes_max // 7
+    assert refused(with_count(good_batch(codec), limit + 1), rules) == ErrorCode.INVALID_RECORD
+
+
+def test_an_uncompressed_count_is_bounded_by_seven_bytes_a_record() -> None:
+    builder = BatchBuilder()
+    for _ in range(60):
+        builder.append(None, None, timestamp_ms=NOW_MS)
+    smallest = builder.build()
+    assert len(smallest) == 61 + 60 * 7
+    for rules in (DEFAULT_RULES, FULL):
+        assert check_batch(smallest, rules, NOW_MS).count == 60
+    assert refused(with_count(smallest, 61)) == ErrorCode.INVALID_RECORD
+    # Fewer records than the payload holds, or larger records than counted, need the records to be opened.
+    check_batch(with_count(smallest, 59), DEFAULT_RULES, NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [each for each in Codec if each])
+def test_a_compressed_count_is_bounded_by_what_the_payload_can_decompress_to(codec: Codec) -> None:
+    buffer = good_batch(codec)
+    most = (len(buffer) - 61) * OUTPUT_PER_INPUT_BYTE_MAX[codec] // 7
+    check_batch(with_count(buffer, most), DEFAULT_RULES, NOW_MS)
+    assert refused(with_count(buffer, most + 1)) == ErrorCode.INVALID_RECORD
+    small = Rules(batch_decompressed_bytes_max=700)
+    check_batch(with_count(buffer, 100), small, NOW_MS)
+    assert refused(with_count(buffer, 101), small) == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [each for each in Codec if each])
+@pytest.mark.parametrize("size_bytes", [1, 700, 128 * 1024, 9 * 1024 * 1024])
+def test_no_codec_decompresses_to_more_than_its_bound(codec: Codec, size_bytes: int) -> None:
+    for unit in (b"\0", b"\x0c\0\0\0\1\1\0"):
+        data = unit * (size_bytes // len(unit))
+        for level in (None, 9) if codec is not Codec.SNAPPY else (None,):
+            assert len(data) <= len(compress(codec, data, level)) * OUTPUT_PER_INPUT_BYTE_MAX[codec]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_an_honest_batch_of_many_small_records_passes(codec: Codec) -> None:
+    builder = BatchBuilder(codec=codec, bytes_max=2**24)
+    for _ in range(50_000):
+        builder.append(None, None, timestamp_ms=NOW_MS)
+    assert check_batch(builder.build(), DEFAULT_RULES, NOW_MS).count == 50_000
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_batches_of_our_own_shards_may_be_sparse(codec: Codec) -> None:
+    check_batch(with_count(good_batch(codec), 2**31 - 1), Rules(is_from_client=False), NOW_MS)
 
 
 def test_full_validation_refuses_attribute_bits_without_a_meaning() -> None:
