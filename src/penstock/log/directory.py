@@ -13,7 +13,6 @@ from penstock.log import checked, manifest, truncation, upkeep
 from penstock.log.ledger import LEDGER_BYTES, Ledger
 from penstock.log.log import MANIFEST_VERSION, SNAPSHOT_VERSION, Identity, Log, SyncTicket
 from penstock.log.pool import FILES_OPEN_MAX, MAPS_OPEN_MAX, Pool
-from penstock.log.producers import ProducerStates
 from penstock.log.recovery import Findings, create_log, open_log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
 from penstock.log.space import RESERVE_BYTES, full_or
@@ -291,11 +290,12 @@ class DataDirectory:
             content = log.index_in_memory(segment).sealed()
             log.forget_files(segment, "index")
             self._write_whole(log.path_of(segment, "index"), content)
-        snapshots = dict(log.pending_snapshots) | {log.written_end: log.producers.to_list()}
-        for offset, rows in snapshots.items():
-            has_any = ProducerStates.has_content(rows)
+        snapshots = dict(log.pending_snapshots) | {log.written_end: log.producers.snapshot()}
+        for offset, snapshot in snapshots.items():
+            has_any = snapshot.has_content
             if has_any and (offset, True) not in log.snapshots:  # what the manifest names is not written over
-                self._write_whole(log.snapshot_path(offset), checked.encode("producers", SNAPSHOT_VERSION, rows))
+                content = checked.encode("producers", SNAPSHOT_VERSION, snapshot.to_list())
+                self._write_whole(log.snapshot_path(offset), content)
             log.note_snapshot(offset, has_any=has_any)
         value = manifest.describe(log, len(log.segments) - 1, is_clean=True)
         path = manifest.path_of(log.path)

@@ -16,7 +16,7 @@ from penstock.log.epochs import EpochHistory
 from penstock.log.index import AbortedTransaction, ActiveIndex, SealedIndex
 from penstock.log.ledger import LedgerEntry
 from penstock.log.pool import Pool
-from penstock.log.producers import ProducerStates
+from penstock.log.producers import ProducerSnapshot, ProducerStates
 from penstock.log.segment import NO_TIMESTAMP, Segment, scan_batches, scan_headers
 from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, LogSettings
 from penstock.log.space import Reserve, is_full
@@ -107,8 +107,8 @@ class Log:
         """How many sealed segments the manifest lists; those after them would be scanned after a crash."""
         self._unsynced: dict[int, Segment] = {}
         self._has_new_names = False
-        self.pending_snapshots: list[tuple[int, list[object]]] = []
-        """Producer state at the start of segments that are not sealed yet."""
+        self.pending_snapshots: list[tuple[int, ProducerSnapshot]] = []
+        """Producer state at the starts of the newest segments behind the sealed ones, at most SNAPSHOTS_KEPT."""
         self.cuts = 0
         """How often the end was cut off; a sync that began before a cut promises nothing."""
         self._on_dirty = on_dirty
@@ -295,7 +295,7 @@ class Log:
             self._pool.file(path, create=True).truncate(0)
         except OSError as error:
             self._roll_failed(error, path)
-        self.pending_snapshots.append((base_offset, self.producers.to_list()))
+        self.take_snapshot(base_offset)
         self._has_new_names = True
         self.segments.append(segment)
         return segment
@@ -553,6 +553,13 @@ class Log:
         self.cuts += 1
         self._unsynced = {}
         self._has_new_names = False
+
+    def take_snapshot(self, offset: int) -> None:
+        """Takes producer state at the start of a new segment, to be written when the segment before it is sealed.
+
+        Sealing keeps no more than SNAPSHOTS_KEPT, so older ones would be written only to be removed.
+        """
+        self.pending_snapshots = [*self.pending_snapshots, (offset, self.producers.snapshot())][-SNAPSHOTS_KEPT:]
 
     def note_snapshot(self, offset: int, *, has_any: bool) -> None:
         """Producer state at an offset is kept from now on, in place of what was kept for it before."""

@@ -4,7 +4,8 @@ A batch whose sequence was seen is answered as before and not appended again; on
 that is not known (never seen, or forgotten after long idleness) any sequence is accepted, because refusing it would
 stop a producer that did nothing wrong (KIP-360); the server knows of whom that cannot be. Idleness counts from the
 append, not from the timestamps that the producer chose (R24). State is a pure function of the batches in the log, so a
-snapshot plus a replay restores it.
+snapshot plus a replay restores it. A snapshot shares its entries with the state: an entry is copied when its producer
+writes for the first time after the snapshot.
 """
 
 from collections import OrderedDict
@@ -44,16 +45,51 @@ _EPOCH_BY_MARKER = SeenBatch(-1, -1, -1, -1, -1)
 
 
 class Producer:
-    """One producer id."""
+    """One producer id. Belongs to the snapshots taken since its version, and is not changed for the states then."""
 
-    __slots__ = ("coordinator_epoch", "epoch", "seen", "transaction_start", "updated_ms")
+    __slots__ = ("coordinator_epoch", "epoch", "seen", "transaction_start", "updated_ms", "version")
 
-    def __init__(self, epoch: int, updated_ms: int) -> None:
+    def __init__(self, epoch: int, updated_ms: int, version: int = 0) -> None:
+        self.version = version
         self.epoch = epoch
         self.seen: list[SeenBatch] = []
         self.transaction_start: int | None = None
         self.coordinator_epoch = -1
         self.updated_ms = updated_ms
+
+    def copy(self, version: int) -> "Producer":
+        """The same producer, to be changed by the states of that version."""
+        fresh = Producer(self.epoch, self.updated_ms, version)
+        fresh.seen = list(self.seen)
+        fresh.transaction_start = self.transaction_start
+        fresh.coordinator_epoch = self.coordinator_epoch
+        return fresh
+
+
+class ProducerSnapshot(NamedTuple):
+    """All producers of one log at one offset. Nothing in it changes."""
+
+    producers: dict[int, Producer]
+    ended: tuple[tuple[int, int], ...]
+
+    @property
+    def has_content(self) -> bool:
+        """Whether it holds anything that a file is needed for."""
+        return bool(self.producers or self.ended)
+
+    def to_list(self) -> list[Any]:
+        """For its file."""
+        return [
+            [
+                producer_id,
+                known.epoch,
+                known.coordinator_epoch,
+                known.transaction_start,
+                known.updated_ms,
+                [list(seen) for seen in known.seen],
+            ]
+            for producer_id, known in self.producers.items()
+        ] + [["ended", *self.ended]]
 
 
 class ProducerStates:
@@ -61,6 +97,8 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+        self._version = 0
+        """Grows with each snapshot; entries of an older version are shared with snapshots."""
         # Both in offset order: transactions begin in the order of the log.
         self._open: OrderedDict[int, int] = OrderedDict()
         self._ended: list[tuple[int, int]] = []
@@ -134,7 +172,9 @@ class ProducerStates:
         producer_id = batch.producer_id
         known = self.producers.get(producer_id)
         if known is None:
-            known = self.producers[producer_id] = Producer(batch.producer_epoch, now_ms)
+            known = self.producers[producer_id] = Producer(batch.producer_epoch, now_ms, self._version)
+        elif known.version != self._version:
+            known = self.producers[producer_id] = known.copy(self._version)
         known.updated_ms = now_ms
         if batch.producer_epoch > known.epoch:
             known.epoch = batch.producer_epoch
@@ -185,28 +225,14 @@ class ProducerStates:
 
     # --- keeping --------------------------------------------------------------------------------------------------
 
-    def to_list(self) -> list[Any]:
-        """For a snapshot."""
-        return [
-            [
-                producer_id,
-                known.epoch,
-                known.coordinator_epoch,
-                known.transaction_start,
-                known.updated_ms,
-                [list(seen) for seen in known.seen],
-            ]
-            for producer_id, known in self.producers.items()
-        ] + [["ended", *self._ended]]
-
-    @staticmethod
-    def has_content(rows_: list[Any]) -> bool:
-        """Whether a snapshot says anything."""
-        return rows_ != [["ended"]]
+    def snapshot(self) -> ProducerSnapshot:
+        """The state as it is now. Costs a pointer per producer; entries are copied as their producers write again."""
+        self._version += 1
+        return ProducerSnapshot(self.producers.copy(), tuple(self._ended))
 
     @classmethod
     def from_list(cls, rows_: list[Any]) -> "ProducerStates":
-        """From a snapshot."""
+        """From a snapshot's file."""
         states = cls()
         for row in rows_:
             if row[0] == "ended":

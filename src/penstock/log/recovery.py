@@ -136,7 +136,7 @@ class _TailScan:
                 self._refuse_or_drop(f"{log.path_of(segment, 'log')}: does not follow the segment before it")
                 break
             if at:
-                log.pending_snapshots.append((segment.base_offset, log.producers.to_list()))
+                log.take_snapshot(segment.base_offset)
             log.segments.append(segment)
             trouble = self._scan(segment)
             if trouble is not None:

@@ -98,7 +98,7 @@ async def _truncate(
     _adopt(log, [*log.segments[:keep], shortened])
     log.epochs.cut_end(log.written_end)
     log.snapshots = [(offset, has_any) for offset, has_any in log.snapshots if offset <= shortened.base_offset]
-    log.pending_snapshots = [(offset, r) for offset, r in log.pending_snapshots if offset <= shortened.base_offset]
+    log.pending_snapshots = [kept for kept in log.pending_snapshots if kept[0] <= shortened.base_offset]
     if is_promised:  # else the ledger says less already, and segments before this one may not be synced yet
         await ledger.record([log.ledger_entry()])
     if log.settled_segments > keep:

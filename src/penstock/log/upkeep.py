@@ -10,7 +10,7 @@ from contextlib import suppress
 from penstock.log import checked, manifest
 from penstock.log.log import SNAPSHOT_VERSION, SNAPSHOTS_KEPT, Log
 from penstock.log.manifest import Front
-from penstock.log.producers import ProducerStates
+from penstock.log.producers import ProducerSnapshot
 from penstock.log.segment import NO_TIMESTAMP, Segment
 from penstock.log.space import Reserve
 from penstock.model.errors import DiskFull, OffsetOutOfRange, StorageError
@@ -26,8 +26,8 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
     try:
         for segment in log.segments[log.settled_segments : count]:
             await _seal(log, disk, segment, reserve)
-        for offset, rows in pending:
-            await _keep_snapshot(log, disk, offset, rows, reserve)
+        for offset, snapshot in pending:
+            await _keep_snapshot(log, disk, offset, snapshot, reserve)
         if log.offline_reason is not None:  # our sync may have come after one that failed, and then says nothing
             raise StorageError(f"{log.path} is offline: {log.offline_reason}")
         dropped, log.snapshots = log.snapshots[:-SNAPSHOTS_KEPT], log.snapshots[-SNAPSHOTS_KEPT:]
@@ -39,7 +39,8 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
                 disk.unlink(log.snapshot_path(offset))
     except DiskFull:
         # Sealed another time; until then it would be scanned.
-        log.pending_snapshots, log.snapshots = pending + log.pending_snapshots, snapshots_before
+        log.pending_snapshots = (pending + log.pending_snapshots)[-SNAPSHOTS_KEPT:]
+        log.snapshots = snapshots_before
         raise
     except OSError as error:
         log.take_offline(f"a segment could not be sealed: {error}")
@@ -57,16 +58,19 @@ async def _seal(log: Log, disk: Disk, segment: Segment, reserve: Reserve | None)
     await checked.write_whole(disk, log.path_of(segment, "index"), content, reserve)
 
 
-def _take_pending(log: Log, offset_max: int) -> list[tuple[int, list[object]]]:
+def _take_pending(log: Log, offset_max: int) -> list[tuple[int, ProducerSnapshot]]:
     """Not those of segments that were started meanwhile: what they speak of is not synced yet."""
     pending = [kept for kept in log.pending_snapshots if kept[0] <= offset_max]
     log.pending_snapshots = [kept for kept in log.pending_snapshots if kept[0] > offset_max]
     return pending
 
 
-async def _keep_snapshot(log: Log, disk: Disk, offset: int, rows: list[object], reserve: Reserve | None) -> None:
-    has_any = ProducerStates.has_content(rows)
+async def _keep_snapshot(
+    log: Log, disk: Disk, offset: int, snapshot: ProducerSnapshot, reserve: Reserve | None
+) -> None:
+    has_any = snapshot.has_content
     if has_any:
+        rows = snapshot.to_list()
         await checked.replace(disk, log.snapshot_path(offset), "producers", SNAPSHOT_VERSION, rows, reserve)
     log.note_snapshot(offset, has_any=has_any)
 

@@ -131,7 +131,7 @@ def test_fields_of_checked_files_are_those_that_are_written() -> None:
     parameters = list(inspect.signature(Segment).parameters)
     assert names("manifest (version 1)", 1) == parameters
     assert Segment(*range(len(parameters))).to_list() == list(range(len(parameters)))
-    (row, ended) = place.log.producers.to_list()
+    (row, ended) = place.log.producers.snapshot().to_list()
     items = names("producers (version 1)")
     assert len(row) == len(items)
     known = place.log.producers.producers[5]

@@ -1,6 +1,7 @@
 """One log: what appends get, what reads find; held against plain lists wherever a question has many answers."""
 
 import errno
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -162,6 +163,30 @@ def test_rolling_by_hand_needs_records() -> None:
     assert [segment.base_offset for segment in place.log.segments] == [0, 1]
 
 
+def test_rolls_hold_few_copies_of_producer_state() -> None:
+    """Many producers and many segments that wait to be sealed: neither multiplies the other."""
+    place = Place(replace(SETTINGS, segment_bytes=10**9))
+    for producer_id in range(2_000):
+        place.append(from_producer(producer_id, 0))
+    place.log.roll()
+    tracemalloc.start()
+    try:
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        for number in range(100):
+            place.append(from_producer(number, 1))
+            place.log.roll()
+        taken_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes < 1_500_000, taken_bytes
+    place.settle()
+    assert place.files(".producers") == [f"{offset:020d}.producers" for offset in (2_098, 2_099, 2_100)]
+    before = place.log.producers.snapshot().to_list()
+    place.commit()
+    place.cut_power()
+    assert place.log.producers.snapshot().to_list() == before
+
+
 # --- replicated appends -------------------------------------------------------------------------------------------
 
 
@@ -212,7 +237,7 @@ def test_a_follower_knows_producers_like_its_leader() -> None:
         leader.append(from_producer(5, sequence, is_transactional=True))
     leader.end(ControlType.ABORT, 5)
     follower.replicate(*map(bytearray, leader.stored()))
-    assert follower.log.producers.to_list() == leader.log.producers.to_list()
+    assert follower.log.producers.snapshot().to_list() == leader.log.producers.snapshot().to_list()
     assert follower.log.aborted_between(0, 9) == leader.log.aborted_between(0, 9) != []
 
 

@@ -1,11 +1,12 @@
 """What a log knows of its producers: repeats, gaps, epochs, transactions, idleness."""
 
 import json
+from random import Random
 
 import pytest
 
 from penstock.log.index import AbortedTransaction
-from penstock.log.producers import BATCHES_REMEMBERED, ProducerStates, SeenBatch
+from penstock.log.producers import BATCHES_REMEMBERED, ProducerSnapshot, ProducerStates, SeenBatch
 from penstock.model.errors import (
     InvalidTransactionState,
     OutOfOrderSequence,
@@ -155,7 +156,7 @@ def test_an_epoch_that_came_with_a_marker_begins_at_zero_too() -> None:
     partition = Partition()
     partition.send(0, in_transaction=True)
     partition.end_transaction(ControlType.ABORT, epoch=1)
-    partition.states = ProducerStates.from_list(json.loads(json.dumps(partition.states.to_list())))
+    partition.states = ProducerStates.from_list(json.loads(json.dumps(partition.states.snapshot().to_list())))
     with pytest.raises(OutOfOrderSequence, match="sent sequence 1, expected 0"):
         partition.send(1, epoch=1, in_transaction=True)
     assert partition.send(0, epoch=1, in_transaction=True) is None
@@ -279,11 +280,12 @@ def test_a_snapshot_restores_everything() -> None:
     partition.send(0, producer_id=3, in_transaction=True)  # offset 7
     partition.send(0, producer_id=2, epoch=4, in_transaction=True)  # offset 8
     partition.end_transaction(ControlType.ABORT, producer_id=3, coordinator_epoch=6)  # offset 9, not replicated yet
-    rows = partition.states.to_list()
-    assert ProducerStates.has_content(rows)
+    snapshot = partition.states.snapshot()
+    assert snapshot.has_content
+    rows = snapshot.to_list()
     again = ProducerStates.from_list(json.loads(json.dumps(rows)))
     assert essence(again) == essence(partition.states)
-    assert json.dumps(again.to_list()) == json.dumps(rows)
+    assert json.dumps(again.snapshot().to_list()) == json.dumps(rows)
     for high_watermark, expected in ((9, 7), (10, 8)):
         assert again.first_unstable(high_watermark) == expected
     partition.states = again
@@ -292,6 +294,46 @@ def test_a_snapshot_restores_everything() -> None:
 
 
 def test_an_empty_snapshot_says_nothing() -> None:
-    rows = ProducerStates().to_list()
-    assert not ProducerStates.has_content(rows)
-    assert len(ProducerStates.from_list(rows)) == 0
+    snapshot = ProducerStates().snapshot()
+    assert not snapshot.has_content
+    assert len(ProducerStates.from_list(snapshot.to_list())) == 0
+
+
+def test_a_snapshot_stays_as_it_was_taken() -> None:
+    """Whatever producers do afterwards, also between two snapshots."""
+    random = Random(5)
+    partition = Partition()
+    sequences: dict[int, int] = {}
+    kept: list[tuple[ProducerSnapshot, str]] = []
+    for now_ms in range(600):
+        producer_id = random.randrange(6)
+        draw = random.random()
+        if draw < 0.05:
+            snapshot = partition.states.snapshot()
+            kept.append((snapshot, json.dumps(snapshot.to_list())))
+        elif draw < 0.1:
+            partition.states.expire(now_ms, 20)
+            sequences = {each: last for each, last in sequences.items() if each in partition.states.producers}
+        elif draw < 0.3:
+            kind = random.choice([ControlType.ABORT, ControlType.COMMIT])
+            partition.take(a_marker(kind, producer_id), now_ms)
+        else:
+            sequence = sequences.get(producer_id, 0)
+            is_transactional = producer_id % 2 == 0
+            partition.take(from_producer(producer_id, sequence, is_transactional=is_transactional), now_ms)
+            sequences[producer_id] = sequence + 1
+    assert len(kept) > 15
+    assert [json.dumps(snapshot.to_list()) for snapshot, _ in kept] == [then for _, then in kept]
+
+
+def test_a_snapshot_shares_what_has_not_changed() -> None:
+    partition = Partition()
+    for producer_id in range(50):
+        partition.send(0, producer_id=producer_id)
+    first = partition.states.snapshot()
+    partition.send(1, producer_id=3)
+    partition.send(2, producer_id=3)
+    second = partition.states.snapshot()
+    changed = [each for each in range(50) if first.producers[each] is not second.producers[each]]
+    assert changed == [3]
+    assert partition.states.producers[4] is first.producers[4]
