@@ -10,6 +10,9 @@ from penstock.host.paths import split, trouble
 
 N = TypeVar("N")
 
+NAME_BYTES_MAX = 255
+"""Of one part of a path, as in every common file system (NAME_MAX)."""
+
 
 class Directory(Generic[N]):
     """Names, and what each of them means now."""
@@ -60,7 +63,7 @@ class Tree(Generic[N]):
         parts = split(path)
         if not parts:
             raise trouble(errno.EISDIR, path)
-        name = parts.pop()
+        name = _checked(parts.pop(), path)
         return self._walk(parts, path), name
 
     def names(self, path: str) -> list[str]:
@@ -76,7 +79,7 @@ class Tree(Generic[N]):
             node = directory.entries.get(part)
             if node is None:
                 node = Directory()
-                directory.entries[part] = node
+                directory.entries[_checked(part, path)] = node
                 changes.append(Change(((directory, part, node),), None))
             if not isinstance(node, Directory):
                 raise trouble(errno.EEXIST if number == len(parts) else errno.ENOTDIR, path)
@@ -116,7 +119,7 @@ class Tree(Generic[N]):
         parts = split(new)
         if not parts:
             raise trouble(errno.EBUSY, new)
-        new_name = parts.pop()
+        new_name = _checked(parts.pop(), new)
         target = self._walk(parts, new, never=node)
         if source is target and old_name == new_name:
             return None
@@ -145,6 +148,12 @@ class Tree(Generic[N]):
                 raise trouble(errno.ENOTDIR, path)
             directory = node
         return directory
+
+
+def _checked(name: str, path: str) -> str:
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise trouble(errno.ENAMETOOLONG, path)
+    return name
 
 
 def files_below(directory: Directory[N], path: str) -> list[tuple[str, N]]:

@@ -24,6 +24,7 @@ IDENTITY = "directory"
 CLEAN = "clean"
 LOGS = "logs"
 GONE = ".gone"
+"""Ends the name of a log that is being deleted. Earlier releases had the log's own name before its number."""
 PROBE = "probe"
 PROBE_BYTES = 4096
 
@@ -99,7 +100,8 @@ class DataDirectory:
         """Removes a log for good."""
         name = log.path.rpartition("/")[2]
         upkeep.close_files(log)
-        aside = f"{LOGS}/{name}.{log.identity.number}{GONE}"
+        # Without the topic: its name may be so long that nothing fits behind it.
+        aside = f"{LOGS}/{log.identity.number}{GONE}"
         try:
             self.disk.rename(log.path, aside)
         except OSError as error:

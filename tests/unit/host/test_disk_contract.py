@@ -95,6 +95,24 @@ def test_truncate_cuts_and_fills(disk: Disk) -> None:
     file.close()
 
 
+def test_a_name_has_at_most_255_bytes(disk: Disk) -> None:
+    longest = "n" * 253 + "é"
+    assert len(longest) == 254
+    disk.make_dir(longest)
+    disk.open(f"{longest}/{longest}", create=True).close()
+    assert disk.list(longest) == [longest]
+    for name in (longest + "n", "n" * 256):
+        assert not disk.exists(name)
+        for call in (
+            lambda name=name: disk.make_dir(name),  # type: ignore[misc]
+            lambda name=name: disk.open(name, create=True),  # type: ignore[misc]
+            lambda name=name: disk.rename(longest, name),  # type: ignore[misc]
+        ):
+            with refused(errno.ENAMETOOLONG):
+                call()
+    assert disk.list("") == [longest]
+
+
 def test_negative_positions_are_refused(disk: Disk) -> None:
     file = disk.open("a", create=True)
     for call in (lambda: file.read(-1, 1), lambda: file.write(-1, b"x"), lambda: file.truncate(-1)):

@@ -212,6 +212,37 @@ def test_a_power_cut_while_deleting_leaves_all_or_nothing(waits: int, is_torn: b
         assert found is None or (waits == 0 and found.written_end == 30)
 
 
+@pytest.mark.parametrize("length", [246, 247, 248, 249])
+@pytest.mark.parametrize("partition", [0, 99_999])
+def test_a_log_with_the_longest_name_is_deleted_and_made_anew(length: int, partition: int) -> None:
+    place = Place(suspends=True)
+    topic = "t" * length
+    log = another_log(place, topic, partition)
+    append_to(log, 5)
+    place.commit()
+    with pytest.raises(PowerCut):
+        drive(place.directory.delete(log), 0)  # renamed, but nothing is synced
+    place.kill()
+    assert [name for name in place.disk.list("logs") if name.startswith("ttt") or name.endswith(".gone")] == []
+    log = another_log(place, topic, partition)
+    drive(place.directory.delete(log))
+    assert place.disk.list("logs") == ["t-0"]
+    assert another_log(place, topic, partition).written_end == 0
+
+
+def test_what_an_earlier_release_left_of_a_deletion_is_removed() -> None:
+    place = Place()
+    place.append_many(3)
+    place.commit()
+    other = another_log(place)
+    append_to(other, 3)
+    place.commit()
+    place.disk.rename(other.path, f"logs/u-0.{other.identity.number}.gone")
+    place.kill()
+    assert place.disk.list("logs") == ["t-0"]
+    assert place.log.written_end == 3
+
+
 # --- group commit -------------------------------------------------------------------------------------------------
 
 

@@ -167,7 +167,7 @@ def test_the_tree_has_every_file_that_there_is() -> None:
     """And no other: each name on disk has its line on the page, and each line stands for something on disk."""
     place = a_settled_place()
     drive(place.directory.close())
-    place.disk.make_dir("logs/t-0.1.gone")
+    place.disk.make_dir("logs/1.gone")
     kinds = {"<base offset>": r"\d{20}", "<offset>": r"\d{20}", "<generation>": r"\d+", "<number>": r"\d+"}
     kinds |= {"<topic>": ".+", "<partition>": r"\d+"}
     shapes: dict[int, list[str]] = {0: [], 2: [], 4: []}
