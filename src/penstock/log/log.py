@@ -232,6 +232,7 @@ class Log:
             self._write_failed(error, segment, file)
         # From here on the batch is in the log: nothing below may fail before the end has moved (R20).
         segment.take(batch, data)
+        segment.written_ms = now_ms
         self.written_end = segment.end_offset
         if position - (index.positions[-1] if index.positions else 0) >= self.settings.index_interval_bytes:
             index.add(batch.base_offset - segment.base_offset, position, segment.max_timestamp_ms)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from penstock.log import checked
 from penstock.log.epochs import EpochHistory
 from penstock.log.log import MANIFEST_VERSION, Log
+from penstock.log.segment import NO_TIMESTAMP
 from penstock.log.space import Reserve
 from penstock.model.ports import Disk
 
@@ -31,6 +32,11 @@ def describe(log: Log, settled_segments: int, *, is_clean: bool, front: Front | 
     """What the manifest is to say. `is_clean` adds the active segment's state, so that nothing need be scanned."""
     active = log.segments[settled_segments]
     start_offset, segments_gone = front or (log.start_offset, 0)
+    untimed = [
+        [segment.base_offset, segment.written_ms]
+        for segment in log.segments[segments_gone : settled_segments + is_clean]
+        if segment.size_bytes and segment.max_timestamp_ms == NO_TIMESTAMP
+    ]
     epochs = EpochHistory(list(log.epochs))
     if front is not None:
         epochs.cut_start(start_offset)
@@ -46,6 +52,7 @@ def describe(log: Log, settled_segments: int, *, is_clean: bool, front: Front | 
         "snapshots": [list(kept) for kept in log.snapshots],
         "high_watermark": log.high_watermark,
         "clean": is_clean,
+        "untimed": untimed,
     }
 
 

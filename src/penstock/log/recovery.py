@@ -81,6 +81,9 @@ async def open_log(
     log.snapshots = [(offset, has_any) for offset, has_any in value["snapshots"]]
     log.epochs = EpochHistory([EpochStart(*entry) for entry in value["epochs"]])
     log.high_watermark = value["high_watermark"]
+    written_ms = dict(value.get("untimed", ()))  # earlier releases did not write it
+    for segment in log.segments:
+        segment.written_ms = written_ms.get(segment.base_offset, now_ms)
     if is_clean:
         log.producers = _load_producers(log, log.written_end, findings, now_ms)
         return log
@@ -196,6 +199,7 @@ class _TailScan:
         log, entry = self.log, self.entry
         path = log.path_of(segment, "log")
         segment.index = index = ActiveIndex()
+        segment.written_ms = self.now_ms  # not known: the manifest has it of sealed segments
         if not self.disk.exists(path):
             return f"{path}: is missing"
         file = self.pool.file(path)

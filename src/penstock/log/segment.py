@@ -27,6 +27,7 @@ class Segment:
         "max_timestamp_ms",
         "name",
         "size_bytes",
+        "written_ms",
     )
 
     def __init__(
@@ -51,6 +52,8 @@ class Segment:
         self.header_sum = header_sum
         self.header_seed = header_seed
         """What the running checksum started from: the end of the segment before, so that none stands alone."""
+        self.written_ms = NO_TIMESTAMP
+        """Wall time of the last append, which ages records without timestamps; -1 if it is not known."""
         self.index: ActiveIndex | None = None
         """Present while the segment is written; a sealed segment's index is mapped on demand."""
 
@@ -66,6 +69,11 @@ class Segment:
             self.max_timestamp_ms = batch.max_timestamp_ms
         if self.first_timestamp_ms == NO_TIMESTAMP:
             self.first_timestamp_ms = batch.max_timestamp_ms
+
+    @property
+    def age_from_ms(self) -> int:
+        """The time from which retention counts: the highest timestamp, else the last append (as Kafka's file time)."""
+        return self.max_timestamp_ms if self.max_timestamp_ms != NO_TIMESTAMP else self.written_ms
 
     def to_list(self) -> list[int]:
         """For the manifest."""

@@ -120,6 +120,7 @@ async def _truncate(
 def _shortened(file: File, segment: Segment, end_offset: int) -> Segment:
     """The segment as it will be, from its batches that stay."""
     fresh = segment.start_again()
+    fresh.written_ms = segment.written_ms
     for _, batch in scan_batches(file, 0, segment.size_bytes):
         if batch.last_offset >= end_offset:
             break

@@ -138,8 +138,8 @@ async def apply_retention(log: Log, disk: Disk, now_ms: int) -> int:
 
 
 def _is_expired(log: Log, segment: Segment, now_ms: int) -> bool:
-    limit = log.settings.retention_ms
-    return limit is not None and segment.max_timestamp_ms != NO_TIMESTAMP and now_ms - segment.max_timestamp_ms > limit
+    limit, from_ms = log.settings.retention_ms, segment.age_from_ms
+    return limit is not None and from_ms != NO_TIMESTAMP and now_ms - from_ms > limit
 
 
 async def replace_segments(log: Log, disk: Disk, old: list[Segment], new: Segment) -> None:
@@ -161,6 +161,7 @@ async def replace_segments(log: Log, disk: Disk, old: list[Segment], new: Segmen
             finally:
                 file.close()
         await disk.sync_dir(log.path)
+        new.written_ms = max(segment.written_ms for segment in old)
         log.segments[at : at + len(old)] = [new]
         await manifest.write(log, disk, log.settled_segments - len(old) + 1)
         remove_segments(log, disk, old)

@@ -104,9 +104,9 @@ def test_a_name_has_at_most_255_bytes(disk: Disk) -> None:
     for name in (longest + "n", "n" * 256):
         assert not disk.exists(name)
         for call in (
-            lambda name=name: disk.make_dir(name),  # type: ignore[misc]
-            lambda name=name: disk.open(name, create=True),  # type: ignore[misc]
-            lambda name=name: disk.rename(longest, name),  # type: ignore[misc]
+            lambda name=name: disk.make_dir(name),
+            lambda name=name: disk.open(name, create=True),
+            lambda name=name: disk.rename(longest, name),
         ):
             with refused(errno.ENAMETOOLONG):
                 call()

@@ -1,5 +1,6 @@
 """Sealing, deleting from the front, retention, replacing: each leaves a log that opens wherever the power goes."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from errno import ENOSPC
@@ -301,11 +302,83 @@ def test_without_limits_everything_stays() -> None:
     assert retain(place, 10**15) == 0
 
 
-def test_records_without_a_time_do_not_age() -> None:
-    place = Place(replace(SETTINGS, retention_ms=1))
-    place.append(a_batch(timestamp_ms=-1))
+def a_log_without_timestamps(retention_ms: int = 1_000) -> Place:
+    """Appends of one record every 10 ms from 10,000 ms on."""
+    place = Place(replace(SETTINGS, retention_ms=retention_ms))
+    place.now_ms = 10_000
+    for _ in range(40):
+        place.append(a_batch(timestamp_ms=-1))
+        place.now_ms += 10
+    place.commit()
+    place.log.advance_high_watermark(place.log.written_end)
+    place.settle()
+    assert len(place.log.segments) > 4
+    return place
+
+
+def test_records_without_timestamps_expire_by_the_last_append_to_their_segment() -> None:
+    place = a_log_without_timestamps()
+    first = place.log.segments[0]
+    assert retain(place, first.written_ms + 1_000) == 0
+    assert retain(place, first.written_ms + 1_001) == 1
+    assert retain(place, 10**9) > 0
+    assert (place.log.start_offset, place.log.size_bytes) == (40, 0)
+
+
+@pytest.mark.parametrize("way", [Place.restart, Place.kill, Place.cut_power])
+def test_the_age_of_records_without_timestamps_survives_a_restart(way: Callable[[Place], Log]) -> None:
+    place = a_log_without_timestamps()
+    sealed = place.log.settled_segments
+    before = [segment.written_ms for segment in place.log.segments]
+    place.now_ms = restarted_ms = 10_900
+    log = way(place)
+    assert [segment.written_ms for segment in log.segments[:sealed]] == before[:sealed]
+    # Of the segment that was written the manifest has the time only after a clean shutdown.
+    assert log.active.written_ms == (before[-1] if way is Place.restart else restarted_ms)
+    assert retain(place, before[0] + 1_001) == 1
+    assert retain(place, restarted_ms + 1_001) > 0
+    assert log.size_bytes == 0
+
+
+def test_records_of_an_earlier_release_without_timestamps_age_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = a_log_without_timestamps()
+    describe = manifest.describe
+
+    def without_times(*arguments: Any, **options: Any) -> dict[str, Any]:
+        value = describe(*arguments, **options)
+        del value["untimed"]
+        return value
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(manifest, "describe", without_times)
+        drive(place.directory.close())
+    place.now_ms = 50_000
+    place.reopen()
+    assert retain(place, 51_000) == 0
+    place.restart()  # from now on the manifest has the times
+    assert {segment.written_ms for segment in place.log.segments} == {50_000}
+    assert retain(place, 51_001) > 0
+
+
+def test_a_timestamp_counts_more_than_the_time_of_the_append() -> None:
+    place = Place(replace(SETTINGS, retention_ms=1_000))
+    place.now_ms = 90_000
+    for timestamp_ms in [-1] * 3 + [500] + [-1] * 3:
+        place.append(a_batch(timestamp_ms=timestamp_ms))
     place.log.roll()
-    assert retain(place, 10**15) == 0
+    place.append(a_batch(timestamp_ms=90_000))
+    assert retain(place, 90_001) == 1
+
+
+def test_cutting_and_replacing_keep_the_age_of_records_without_timestamps() -> None:
+    place = a_log_without_timestamps()
+    old = place.log.segments[:2]
+    drive(upkeep.replace_segments(place.log, place.disk, old, merged(place, old)))
+    assert place.log.segments[0].written_ms == old[1].written_ms
+    kept_ms = place.log.segments[2].written_ms
+    place.now_ms = 99_000
+    place.truncate(place.log.segments[2].base_offset + 1)
+    assert place.log.active.written_ms == kept_ms
 
 
 def test_retention_forgets_idle_producers() -> None:
