@@ -25,6 +25,8 @@ DIRECTORY_MODE = 0o750
 READ_AHEAD_BYTES = 2 * 1024 * 1024
 SCRATCH_BYTES = 256 * 1024
 LANES_MAX = 4
+BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
+BOOT_ID_CHARS_MAX = 64
 
 
 class HostMap:
@@ -166,6 +168,8 @@ class HostDisk:
         self.workers = workers
         self.open_count = 0
         """Descriptors in use: files, maps. The disk's own one is not counted."""
+        self.boot_id = _read_boot_id()
+        """The kernel's; a random one where it cannot be read, so that no two processes take their caches for one."""
         self._failure: int | None = None
         os.makedirs(self.root, DIRECTORY_MODE, exist_ok=True)
         # Held for life: syncfs reports errors since its descriptor was opened.
@@ -275,6 +279,15 @@ def _hold(files: "Sequence[HostFile]", work: Callable[[], None], workers: Worker
         raise
     running.add_done_callback(ended)
     return asyncio.shield(running)
+
+
+def _read_boot_id() -> str:
+    with suppress(OSError, ValueError):
+        with open(BOOT_ID_PATH, encoding="ascii") as file:
+            found = file.read(BOOT_ID_CHARS_MAX).strip()
+        if found:
+            return found
+    return os.urandom(16).hex()
 
 
 def _sync_each(files: "Sequence[HostFile]") -> None:

@@ -125,12 +125,17 @@ class LossyDisk:
     """A Disk in front of another. All draws come from `random`, so that a run can be repeated."""
 
     def __init__(
-        self, inner: Disk, random: Random, faults: Faults | None = None, *, delay: Delay | None = None
+        self, inner: Disk, random: Random, faults: Faults | None = None, *, delay: Delay | None = None, boots: int = 0
     ) -> None:
         self.inner = inner
         self.random = random
         self.faults = faults if faults is not None else Faults()
         self.delay = delay
+        self.boots = boots
+        """Power cuts before this disk."""
+        self.boot_id = f"lossy-{_peek(random):032x}-{boots}"
+        """A new one for every disk made: a process around a real directory is cut off by SIGKILL, and its successor
+        makes a disk with another seed. Processes that share a disk (`kill_process`) share the id."""
         self.open_count = 0
         self.life = 0
         """Files remember it; the files of an earlier life are dead."""
@@ -152,7 +157,7 @@ class LossyDisk:
         self._die()
         self._is_dead = True
         self._survivors.close()
-        return LossyDisk(self.inner, self.random, self.faults, delay=self.delay)
+        return LossyDisk(self.inner, self.random, self.faults, delay=self.delay, boots=self.boots + 1)
 
     def kill_process(self) -> None:
         """Kills whoever had files open: the files are dead, what they wrote is still there, synced or not."""
@@ -412,3 +417,10 @@ class LossyDisk:
             named = (node for _, node in files_below(self._tree.root, ""))
             self._used_bytes = sum(self._size(node) for node in [*unnamed, *named])
         return self._used_bytes
+
+
+def _peek(random: Random) -> int:
+    """What the stream would draw next; nothing is drawn, so that older seeds tell the same story."""
+    twin = Random()  # noqa: S311 - a copy of the given stream
+    twin.setstate(random.getstate())
+    return twin.getrandbits(128)

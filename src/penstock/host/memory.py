@@ -105,6 +105,11 @@ class MemoryDisk:
         self.open_count = 0
         self._tree: Tree[bytearray] = Tree()
 
+    @property
+    def boot_id(self) -> str:
+        """Always the same: nothing is ever lost."""
+        return "memory"
+
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         """Opens for reading and writing; `create` makes the file if it is missing."""
         directory, name = self._tree.place(path)

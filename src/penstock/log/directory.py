@@ -1,8 +1,9 @@
 """A data directory: its identity, its logs, the ledger, group commit, and the clean-shutdown marker.
 
 The directory says whose it is (cluster, node, its own id) and in which format it is written; a newer format is refused.
-The marker is removed, durably, before anything else is touched: a crash during recovery is never taken for a clean
-shutdown (R30).
+The marker is removed, durably, before any log is touched: a crash during recovery is never taken for a clean shutdown
+(R30). Before that the boot of the machine is recorded (`boot.py`), so that after a clean shutdown and a reboot a crash
+between the two steps is still known to have lost nothing.
 """
 
 from collections.abc import Callable
@@ -53,7 +54,7 @@ class DataDirectory:
         self.logs: dict[str, Log] = {}
         self.findings = Findings()
         self.was_clean = False
-        """Whether it was shut down properly the last time: then nothing is missing, synced or not."""
+        """Whether it was shut down properly the last time: then nothing need be scanned."""
         self.offline_reason: str | None = None
         self._dirty: dict[int, Log] = {}
         self._unhurried: dict[int, Log] = {}
@@ -146,7 +147,7 @@ class DataDirectory:
                 log.epochs.take_back(epochs_before, epoch)
                 raise
             except OSError as error:
-                log.take_offline(f"a leader epoch could not be written down: {error}")
+                log.fail(f"a leader epoch could not be written down: {error}")
                 raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
     def take_written(self) -> list[Log]:
@@ -230,8 +231,17 @@ class DataDirectory:
 
     def _take_offline(self, reason: str) -> None:
         self.offline_reason = self.offline_reason or reason
+        self.pool.boot.fail()
         for log in self.logs.values():
             log.take_offline(reason)
+
+    async def sync_all(self) -> None:
+        """Syncs the whole disk. After a failure the next life of the same boot vouches for nothing."""
+        try:
+            await self.disk.sync_all()
+        except OSError:
+            self.pool.boot.fail()
+            raise
 
     async def settle(self) -> None:
         """Seals what can be sealed in every log."""
@@ -248,9 +258,10 @@ class DataDirectory:
         return True
 
     def keep_room(self) -> None:
-        """Takes again what the reserve and the ledger lack, if there is room now."""
+        """Takes again what the reserve, the ledger and the boot record lack, if there is room now."""
         self.pool.reserve.fill()
         self.ledger.keep_room()
+        self.pool.boot.keep_mark()
 
     async def outlast(self) -> None:
         """Has a power cut leave that: the disk may be full when the node is back."""
@@ -277,10 +288,10 @@ class DataDirectory:
         await self.commit()
         online = [log for log in self.logs.values() if log.offline_reason is None]
         staged = [self._stage_clean(log) for log in online]
-        await self.disk.sync_all()
+        await self.sync_all()
         for path in staged:
             self.disk.rename(path + ".new", path)
-        await self.disk.sync_all()
+        await self.sync_all()
         self.ledger.entries |= {log.identity.number: log.ledger_entry() for log in online}
         await self.ledger.take_turn()
         if leaves_marker and len(online) == len(self.logs) and self.offline_reason is None:
@@ -331,6 +342,7 @@ async def open_directory(
 ) -> DataDirectory:
     """Opens the directory and every log in it, or makes a new one. `findings` says what was come across."""
     findings = Findings()
+    is_new = not disk.exists(IDENTITY)
     identity = await _identify(disk, cluster_id, node_id, entropy, findings)
     directory = DataDirectory(
         disk,
@@ -341,8 +353,10 @@ async def open_directory(
         reserve_bytes=reserve_bytes,
     )
     directory.findings = findings
-    directory.was_clean = is_clean = await _take_marker(disk, findings)
     directory.pool.reserve.find()
+    directory.was_clean = is_clean = _read_marker(disk, findings)
+    await directory.pool.boot.begin(is_clean=is_clean or is_new)
+    await _remove_marker(disk)
     directory.ledger.load()
     findings.damage += directory.ledger.damage
     findings.cut += directory.ledger.torn
@@ -366,7 +380,7 @@ async def open_directory(
         )
         directory._next_number = max(directory._next_number, log.identity.number + 1)
     if not is_clean:
-        await disk.sync_all()  # once for all logs: what was found is promised from now on
+        await directory.sync_all()  # once for all logs: what was found is promised from now on
     directory._next_number = max([directory._next_number, *(n + 1 for n in directory.ledger.entries)])
     entries = directory.ledger.entries
     directory.ledger.entries = {
@@ -398,8 +412,8 @@ async def _identify(disk: Disk, cluster_id: str, node_id: int, entropy: Entropy,
     return found
 
 
-async def _take_marker(disk: Disk, findings: Findings) -> bool:
-    """Whether the last shutdown was clean. The marker is gone for good when this returns."""
+def _read_marker(disk: Disk, findings: Findings) -> bool:
+    """Whether the last shutdown was clean."""
     if not disk.exists(CLEAN):
         return False
     try:
@@ -410,6 +424,11 @@ async def _take_marker(disk: Disk, findings: Findings) -> bool:
     except checked.Damaged as error:
         findings.damage.append(str(error))
         is_clean = False
-    disk.unlink(CLEAN)
-    await disk.sync_dir("")
     return is_clean
+
+
+async def _remove_marker(disk: Disk) -> None:
+    """The marker is gone for good when this returns."""
+    if disk.exists(CLEAN):
+        disk.unlink(CLEAN)
+        await disk.sync_dir("")

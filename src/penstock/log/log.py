@@ -175,6 +175,11 @@ class Log:
         if self.offline_reason is None:
             self.offline_reason = reason
 
+    def fail(self, reason: str) -> None:
+        """Takes it offline because a write or a sync failed: the next life does not vouch for what was not synced."""
+        self._pool.boot.fail()
+        self.take_offline(reason)
+
     def _require_online(self) -> None:
         if self.offline_reason is not None:
             raise StorageError(f"{self.path} is offline: {self.offline_reason}")
@@ -258,7 +263,7 @@ class Log:
                 self.note_unsynced(segment)
                 self._pool.refusals += 1
                 raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
-        self.take_offline(f"a write failed: {error}")
+        self.fail(f"a write failed: {error}")
         raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
 
     def _roll_failed(self, error: OSError, path: str) -> NoReturn:
@@ -271,7 +276,7 @@ class Log:
             else:
                 self._pool.refusals += 1
                 raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
-        self.take_offline(f"a new segment could not be made: {error}")
+        self.fail(f"a new segment could not be made: {error}")
         raise StorageError(f"{self.path} is offline: {self.offline_reason}") from error
 
     def _must_roll(self, segment: Segment, batch: BatchView) -> bool:
@@ -353,7 +358,7 @@ class Log:
     def fail_sync(self, ticket: SyncTicket, error: OSError) -> None:
         """A sync failed: nothing that it covered may be promised, now or later (R20, fsyncgate)."""
         ticket.release_files()
-        self.take_offline(f"a sync failed: {error}")
+        self.fail(f"a sync failed: {error}")
 
     # --- reading --------------------------------------------------------------------------------------------------
 

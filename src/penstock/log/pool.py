@@ -6,6 +6,7 @@ use; if it was dirty, its sync goes through the new descriptor, which covers the
 
 from collections import OrderedDict
 
+from penstock.log.boot import Boot
 from penstock.log.index import MappedIndex
 from penstock.log.space import Reserve
 from penstock.model.ports import Disk, File
@@ -15,7 +16,7 @@ MAPS_OPEN_MAX = 1024
 
 
 class Pool:
-    """The descriptors, the maps and the reserve of one data directory."""
+    """The descriptors, the maps, the reserve and the boot record of one data directory."""
 
     def __init__(
         self,
@@ -26,6 +27,7 @@ class Pool:
     ) -> None:
         self.disk = disk
         self.reserve = Reserve(disk, reserve_bytes)
+        self.boot = Boot(disk, self.reserve)
         self.files_open_max = files_open_max
         self.maps_open_max = maps_open_max
         self.refusals = 0

@@ -19,7 +19,7 @@ from penstock.log.pool import Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
 from penstock.log.settings import SEGMENT_OFFSETS_MAX, LogSettings
-from penstock.model.errors import CorruptBatch
+from penstock.model.errors import CorruptBatch, TornBatch
 
 WRITTEN_AGAIN_BYTES: Final = 1024 * 1024
 """At once, of a tail that nobody vouches for."""
@@ -120,6 +120,8 @@ class _TailScan:
         self.now_ms = now_ms
         self.findings = findings
         self.has_reached_entry = entry is None
+        self.ends_inside_batch = False
+        """Whether the segment scanned last ends inside a batch, as a killed process may leave it."""
 
     def run(self) -> None:
         log = self.log
@@ -143,7 +145,8 @@ class _TailScan:
             log.segments.append(segment)
             trouble = self._scan(segment)
             if trouble is not None:
-                self._refuse_or_drop(trouble)
+                is_last = at == len(tail) - 1
+                self._refuse_or_drop(trouble, is_unfinished=self.ends_inside_batch and is_last)
                 break
         log.written_end = log.segments[-1].end_offset
         for epoch, _ in promised_epochs:  # epochs that began and wrote nothing (R03)
@@ -227,6 +230,7 @@ class _TailScan:
                         index.aborted.append(aborted)
                 self._meet_entry(segment)
         except CorruptBatch as error:
+            self.ends_inside_batch = isinstance(error, TornBatch)
             return f"{path}: {error}"
         if entry is not None and segment.base_offset == entry.segment_base and not self.has_reached_entry:
             return f"{path}: ends at position {segment.size_bytes}, but was on stable storage to {entry.position}"
@@ -241,10 +245,15 @@ class _TailScan:
         if (segment.header_sum, segment.end_offset) != (entry.header_sum, entry.end_offset):
             self._damaged(f"{self.log.path_of(segment, 'log')}: batch headers are not what was written")
 
-    def _refuse_or_drop(self, trouble: str) -> None:
+    def _refuse_or_drop(self, trouble: str, *, is_unfinished: bool = False) -> None:
+        """`is_unfinished`: the last write did not end, so that nobody has relied on it."""
         if not self.has_reached_entry:
             self._damaged(trouble)
         else:
+            if not is_unfinished:
+                # With durability=replicated the tail may be acknowledged. Pages that the kernel dropped after a failed
+                # writeback look like this, though the machine was never off. Noted before the evidence is cut.
+                self.pool.boot.found_gap()
             self.findings.cut.append(f"{trouble}; the log now ends at offset {self.log.segments[-1].end_offset}")
 
     def _damaged(self, trouble: str) -> None:

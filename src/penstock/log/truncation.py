@@ -37,7 +37,7 @@ async def truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, *, now
         finally:
             file.close()
     except (OSError, DiskFull) as error:  # half of it is done, and must not be gone on with
-        log.take_offline(f"a truncation failed: {error}")
+        log.fail(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
 
@@ -47,7 +47,7 @@ async def restart_at(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
         log.start_offset = offset
         await _restart(log, disk, ledger, offset)
     except (OSError, DiskFull) as error:
-        log.take_offline(f"a truncation failed: {error}")
+        log.fail(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
 

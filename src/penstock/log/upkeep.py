@@ -43,7 +43,7 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
         log.snapshots = snapshots_before
         raise
     except OSError as error:
-        log.take_offline(f"a segment could not be sealed: {error}")
+        log.fail(f"a segment could not be sealed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
 
@@ -97,7 +97,7 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
         log.epochs.cut_start(offset)
         remove_segments(log, disk, gone)
     except OSError as error:
-        log.take_offline(f"a deletion failed: {error}")
+        log.fail(f"a deletion failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
 
@@ -170,5 +170,5 @@ async def replace_segments(log: Log, disk: Disk, old: list[Segment], new: Segmen
         remove_segments(log, disk, [new])
         raise
     except OSError as error:
-        log.take_offline(f"segments could not be replaced: {error}")
+        log.fail(f"segments could not be replaced: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error

@@ -120,6 +120,10 @@ class FileSlice:
 class Disk(Protocol):
     """A directory tree. New, moved and removed names survive a power cut only after `sync_dir` of their directory."""
 
+    @property
+    def boot_id(self) -> str:
+        """Names the life of the page cache: unchanged while what was written is there, synced or not; else new."""
+
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and writing; `create` makes the file if it is missing."""
 

@@ -1,13 +1,14 @@
 """What may be lost is said: a broker tells of partitions whose acknowledged records nobody vouches for any more.
 
-With durability 'replicated' a broker that was killed or lost its power may have lost what it had not synced. As long as
-others are in sync it copies that from them, and nothing is lost. Where it is the one to lead nevertheless (an unclean
-election, the only replica), or where nobody leads because all who were in sync came back like that, it says so, once
-per life, with the offset at which its own log ends: whatever was acknowledged from there on may be gone.
+With durability 'replicated' a broker whose machine crashed or lost power may have lost what it had not synced; one
+whose process was killed has lost nothing, as the boot id shows (`log/boot.py`). As long as others are in sync it copies
+that from them, and nothing is lost. Where it is the one to lead nevertheless (an unclean election, the only replica),
+or where nobody leads because all who were in sync came back like that, it says so, once per life, with the offset at
+which its own log ends: whatever was acknowledged from there on may be gone.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from penstock.log.log import Log
@@ -34,16 +35,21 @@ class Losses:
         """Those that may end too early, until this broker was in sync under somebody else."""
         self._unled: set[Key] = set()
         """Those that were told of because nobody leads them."""
+        self.on_reported: Callable[[], None] = _nobody_waits
+        """Called when no partition is left of which a loss may have to be reported."""
         controller.subscribe(self._on_image)
 
-    def begin(self, logs: Iterable[Log], doubtful: Sequence[Log]) -> None:
-        """A life of the broker begins with these logs, for some of which it does not vouch."""
+    def begin(self, logs: Iterable[Log], doubtful: Sequence[Log], unreported: Sequence[Log] = ()) -> None:
+        """A life of the broker begins with these logs, for some of which it does not vouch.
+
+        `unreported`: an earlier life registered a loss, and may have ended before it reported it.
+        """
         self._logs = {_key(log): log for log in logs}
-        self._doubtful = {_key(log) for log in doubtful}
+        self._doubtful = {_key(log) for log in (*doubtful, *unreported)}
         if doubtful:
             more = f" and {len(doubtful) - NAMES_MAX} more" if len(doubtful) > NAMES_MAX else ""
             logger.warning(
-                "This broker was killed or lost its power, and does not vouch for %d partitions with "
+                "The machine of this broker crashed or lost power: the broker does not vouch for %d partitions with "
                 "durability=replicated until it has copied them from who is in sync: %s%s.",
                 len(doubtful),
                 ", ".join(f"{_name(log)} from offset {log.written_end} on" for log in doubtful[:NAMES_MAX]),
@@ -55,16 +61,17 @@ class Losses:
             partition = None if topic is None else topic.partitions.get(key[1])
             if partition is not None:
                 self._look(key, log, partition)
+        if not self._doubtful:
+            self.on_reported()
 
     def led(self, key: Key, log: Log, partition: Partition, start_offset: int) -> None:
         """This broker leads from here on; `partition` is what the metadata log has of it."""
         if partition.leader_recovery_state == RECOVERING:
             why = "this broker was elected to lead it though it need not have all of them (an unclean election)"
         elif key in self._doubtful and self._is_unguarded(partition):
-            why = "this broker, which was killed or lost its power with durability=replicated, leads it again"
+            why = "this broker, whose machine crashed or lost power with durability=replicated, leads it again"
         else:
             return
-        self._doubtful.discard(key)
         logger.error(
             "Records of %s may be lost: %s. What was acknowledged before, from offset %d on, is gone if it is not in "
             "its log now: send it again where you can.",
@@ -72,6 +79,13 @@ class Losses:
             why,
             start_offset,
         )
+        self._resolve(key)
+
+    def _resolve(self, key: Key) -> None:
+        if key in self._doubtful:
+            self._doubtful.remove(key)
+            if not self._doubtful:
+                self.on_reported()
 
     def _is_unguarded(self, partition: Partition) -> bool:
         """Whether the controller makes a leader of whoever was the last in sync, even if it was not stopped cleanly."""
@@ -92,7 +106,7 @@ class Losses:
 
     def _forget(self, key: Key) -> None:
         self._logs.pop(key, None)
-        self._doubtful.discard(key)
+        self._resolve(key)
         self._unled.discard(key)
 
     def _look(self, key: Key, log: Log, partition: Partition) -> None:
@@ -100,7 +114,7 @@ class Losses:
         if partition.leader != NO_LEADER:
             self._unled.discard(key)
             if me in partition.isr and partition.leader != me:
-                self._doubtful.discard(key)
+                self._resolve(key)
             return
         if partition.isr or partition.eligible_leader_replicas or not partition.last_known_elr:
             return  # somebody has all, and is only away
@@ -109,15 +123,18 @@ class Losses:
         self._unled.add(key)
         known = partition.last_known_elr
         logger.error(
-            "Records of %s may be lost, and nobody leads it: %s, who had all that was acknowledged, %s killed or lost "
+            "Records of %s may be lost, and nobody leads it: %s, who had all that was acknowledged, lost "
             "power (durability=replicated) or records. Here it ends at offset %d. To go on with what is left: "
             "penstock topic elect %s --unclean.",
             _name(log),
             f"broker{'s' * (len(known) > 1)} {', '.join(map(str, known))}",
-            "were" if len(known) > 1 else "was",
             log.written_end,
             log.identity.topic,
         )
+
+
+def _nobody_waits() -> None:
+    return None
 
 
 def _key(log: Log) -> Key:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from penstock.client.bootstrap import Address
 from penstock.client.ports import ClientPorts
+from penstock.log.boot import NONE, UNREGISTERED, UNREPORTED, Boot
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
@@ -410,7 +411,12 @@ class Node:
         await self.controller.until(self._knows_the_present)
         await membership.register(self._previous_epoch())
         await membership.caught_up()
-        self._losses.begin(self.directory.logs.values(), self._unsynced())
+        boot = self.directory.pool.boot
+        if boot.loss == UNREGISTERED:
+            await boot.note(UNREPORTED)
+        unreported = self._replicated() if boot.is_kept and boot.loss == UNREPORTED else []
+        self._losses.on_reported = lambda: self._note_reported(boot)
+        self._losses.begin(self.directory.logs.values(), self._unsynced(), unreported)
         await self._begin_life(membership.epoch)
         membership.on_new_epoch = self._begin_life
         membership.on_leased = self.groups.leased
@@ -429,6 +435,10 @@ class Node:
         self._watch(failed.run(), "watch of failed logs")
         self.listener.start()
         logger.info("Listening on %s.", self.address)
+
+    def _note_reported(self, boot: Boot) -> None:
+        if boot.loss == UNREPORTED:
+            self._watch(boot.note(NONE), "record of losses")
 
     async def _begin_life(self, epoch: int) -> None:
         await store_epoch(self.directory.disk, epoch, self.directory.pool.reserve)
@@ -454,9 +464,13 @@ class Node:
         return but_for_unsynced(before) if says_so else NO_EPOCH
 
     def _unsynced(self) -> list[Log]:
-        """Logs that may have lost what the last life acknowledged: it was not stopped, and had not waited for syncs."""
-        if self.directory.was_clean:
+        """Logs that may have lost what the last life acknowledged: it did not wait for syncs, and its cache is gone."""
+        if self.directory.pool.boot.is_kept:
             return []
+        return self._replicated()
+
+    def _replicated(self) -> list[Log]:
+        """Logs that acknowledge what is not synced."""
         logs = self.directory.logs.values()
         topics = dict.fromkeys(log.identity.topic for log in logs if log.identity.topic != METADATA_TOPIC)
         doubtful = {topic for topic in topics if not self._wardrobe.dress_of(topic).log.waits_for_sync}
@@ -583,7 +597,7 @@ class Node:
     def _has_told_losses(self) -> bool:
         """Whether the cluster knows what the life before may have lost, which the next life will not know of."""
         is_registered = self._membership is not None and self._membership.epoch >= 0
-        has_lost_nothing = self.directory.was_clean and not self.directory.findings.damage
+        has_lost_nothing = self.directory.pool.boot.is_kept and not self.directory.findings.damage
         return is_registered or has_lost_nothing or not self.settings.membership.is_broker
 
     async def add_topic(

@@ -23,6 +23,11 @@ class LifeDisk:
             raise OSError(errno.EIO, "this life is over")
         return self._disk
 
+    @property
+    def boot_id(self) -> str:
+        """Names the life of the page cache."""
+        return self._inner().boot_id
+
     def open(self, path: str, *, create: bool = False) -> LossyFile:
         """Opens for reading and writing; `create` makes the file if it is missing."""
         return self._inner().open(path, create=create)

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from penstock.host import files
 from penstock.host.files import HostDisk
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
@@ -302,3 +303,43 @@ def test_there_is_room_and_it_is_resident(disk: Disk) -> None:
     file.close()
     assert disk.is_resident(part)
     part.release()
+
+
+# --- the boot id --------------------------------------------------------------------------------------------------
+
+
+def test_processes_of_one_boot_have_the_same_id(tmp_path: Path) -> None:
+    workers = ThreadWorkers()
+    disks = [HostDisk(tmp_path / name, workers) for name in ("a", "b")]
+    assert disks[0].boot_id == disks[1].boot_id == Path(files.BOOT_ID_PATH).read_text(encoding="ascii").strip()
+    for disk in disks:
+        disk.close()
+    workers.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"])
+def test_where_the_kernel_gives_no_boot_id_each_process_has_its_own(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "BOOT_ID_PATH", str(tmp_path / "boot_id"))
+    if content is not None:
+        (tmp_path / "boot_id").write_bytes(content)
+    workers = ThreadWorkers()
+    disks = [HostDisk(tmp_path / name, workers) for name in ("a", "b")]
+    assert disks[0].boot_id != disks[1].boot_id
+    assert all(disk.boot_id for disk in disks)
+    for disk in disks:
+        disk.close()
+    workers.close()
+
+
+def test_a_lossy_disk_keeps_its_boot_id_until_the_power_is_cut() -> None:
+    disk = LossyDisk(MemoryDisk(), Random(1))
+    seen = {disk.boot_id}
+    disk.kill_process()
+    assert {disk.boot_id} == seen
+    for _ in range(3):
+        disk = disk.power_cut()
+        assert disk.boot_id not in seen
+        seen.add(disk.boot_id)
+    assert LossyDisk(MemoryDisk(), Random(2)).boot_id not in seen, "the next process around a directory"

@@ -8,7 +8,7 @@ from struct import Struct
 import pytest
 from crc32c import crc32c
 
-from penstock.log import checked, directory, index, ledger, log, manifest
+from penstock.log import boot, checked, directory, index, ledger, log, manifest
 from penstock.log.producers import BATCHES_REMEMBERED, SeenBatch
 from penstock.log.segment import Segment
 from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, LogSettings
@@ -107,6 +107,7 @@ def test_versions_are_those_of_the_headings() -> None:
     versions = dict(re.findall(r"^### (\w+) \(version (\d+)\)$", PAGE, re.MULTILINE))
     assert versions == {
         "directory": str(directory.FORMAT_VERSION),
+        "boot": str(boot.VERSION),
         "clean": str(directory.FORMAT_VERSION),
         "manifest": str(log.MANIFEST_VERSION),
         "producers": str(log.SNAPSHOT_VERSION),
@@ -128,6 +129,7 @@ def test_fields_of_checked_files_are_those_that_are_written() -> None:
     said = manifest.describe(place.log, place.log.settled_segments, is_clean=False)
     assert names("manifest (version 1)") == list(said)
     assert names("directory (version 1)") == list(place.directory.identity)
+    assert names("boot (version 1)") == list(checked.read(place.disk, boot.BOOT, boot.BOOT, boot.VERSION).value)
     parameters = list(inspect.signature(Segment).parameters)
     assert names("manifest (version 1)", 1) == parameters
     assert Segment(*range(len(parameters))).to_list() == list(range(len(parameters)))

@@ -9,8 +9,10 @@ from penstock.cli.cluster_state import survey
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.metadata import NO_LEADER, TopicPartition
+from penstock.log.boot import BOOT
 from penstock.log.directory import CLEAN
 from penstock.server.host_ports import host_ports
+from penstock.server.losses import Losses
 from penstock.server.node import Node
 from penstock.server.settings import NodeSettings
 from tests.simulation.servers_world import NODES
@@ -119,8 +121,51 @@ def test_topics_that_wait_for_syncs_are_not_drawn_into_it(caplog: pytest.LogCapt
     assert not told(caplog, f"{TOPIC}-0")
 
 
-def test_a_stop_before_anybody_was_told_does_not_make_the_loss_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a quorum nobody can register; whoever is stopped then, in all order, must not vouch afterwards."""
+def test_killed_processes_lose_nothing_and_lead_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        values = await publish(cluster, 10)
+        for _ in range(2):
+            for each in NODES:
+                town.kill(each)
+            for each in NODES:
+                town.start(each)
+            await town.all_serve()
+            await town.until(lambda: sorted(placed(town).isr) == list(NODES))
+            assert await read_all(cluster) == values
+        await publish(cluster, 10)
+        await cluster.close()
+
+    tell(story)
+    assert not told(caplog, "")
+
+
+def test_a_killed_process_whose_sync_had_failed_is_distrusted(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        values = await publish(cluster, 10)
+        log = town.nodes[3].directory.logs[f"{TOPIC}-0"]
+        town.world.nodes["node-3"].disk.fail_next("sync", log.path_of(log.active, "log"))
+        town.nodes[3].directory.hurry()
+        await town.until(lambda: log.offline_reason is not None)
+        town.kill(3)
+        town.start(3)
+        await town.all_serve()
+        assert told(caplog, "does not vouch for 1 partitions")
+        await town.until(lambda: sorted(placed(town).isr) == list(NODES))
+        assert await read_all(cluster) == values
+        await cluster.close()
+
+    tell(story)
+
+
+@pytest.mark.parametrize("ends", ["stopped", "killed"])
+def test_an_end_before_anybody_was_told_does_not_make_the_loss_forgotten(
+    ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a quorum nobody can register; whoever is stopped or killed then must not vouch afterwards."""
 
     async def story(town: Town) -> None:
         await make_topic(town)
@@ -134,7 +179,8 @@ def test_a_stop_before_anybody_was_told_does_not_make_the_loss_forgotten(caplog:
             town.start(each)
             await town.until(lambda node_id=each: node_id in town.nodes)  # type: ignore[misc]
             lone = town.nodes[each]
-            await lone.stop()
+            if ends == "stopped":
+                await lone.stop()
             town.kill(each)
         for each in NODES:
             town.start(each)
@@ -157,9 +203,11 @@ def test_the_only_replica_says_so_too(caplog: pytest.LogCaptureFixture) -> None:
     tell(story)
 
 
-def test_a_node_that_is_alone_goes_on_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def live_alone(directory: Path) -> None:
+    """A node on ordinary files that makes the topic, if it is not there, and is stopped."""
+
     async def live() -> None:
-        ports = host_ports(tmp_path)
+        ports = host_ports(directory)
         node = Node(ports, NodeSettings("c", listen_port=0))
         await node.start()
         cluster = Cluster(node.address)
@@ -171,10 +219,38 @@ def test_a_node_that_is_alone_goes_on_and_says_so(tmp_path: Path, caplog: pytest
         ports.close()
 
     asyncio.run(live())
-    asyncio.run(live())
+
+
+def test_a_node_that_is_alone_goes_on_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    live_alone(tmp_path)
+    live_alone(tmp_path)
     assert not told(caplog, "")
     (tmp_path / CLEAN).unlink()
-    asyncio.run(live())
+    live_alone(tmp_path)
+    assert not told(caplog, ""), "the process was killed, the machine went on"
+    (tmp_path / CLEAN).unlink()
+    (tmp_path / BOOT).unlink()
+    live_alone(tmp_path)
     (said,) = told(caplog, "may be lost")
     assert "leads it again" in said
     assert "from offset 10 on" in said
+    caplog.clear()
+    live_alone(tmp_path)
+    assert not told(caplog, ""), "once is enough"
+
+
+def test_a_loss_that_is_registered_and_not_yet_logged_is_logged_by_the_next_life(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is killed between its registration and the moment in which it leads."""
+
+    live_alone(tmp_path)
+    (tmp_path / CLEAN).unlink()
+    (tmp_path / BOOT).unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(Losses, "led", lambda *_: None)
+        live_alone(tmp_path)
+    assert not told(caplog, "may be lost")
+    live_alone(tmp_path)
+    (said,) = told(caplog, "may be lost")
+    assert "leads it again" in said

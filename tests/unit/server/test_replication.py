@@ -205,14 +205,30 @@ def test_a_leader_that_was_cut_off_tells_no_ends_once_somebody_else_leads(is_con
     tell(story)
 
 
-@pytest.mark.parametrize(("durability", "is_sure"), [("fsync", True), ("replicated", False)])
-def test_who_was_not_stopped_vouches_only_for_what_was_synced(durability: str, is_sure: bool) -> None:
+@pytest.mark.parametrize("durability", ["fsync", "replicated"])
+def test_a_killed_broker_vouches_for_what_it_wrote(durability: str) -> None:
     async def story(town: Town) -> None:
         await town.admin(1).create_topic(TOPIC, 1, 3, {**EVERYWHERE, "durability": durability})
         cluster = cluster_of(town)
         await publish(cluster, 10)
         await cluster.close()
         town.kill(3)
+        town.start(3)
+        await town.all_serve()
+        assert town.nodes[3]._previous_epoch() >= 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("durability", "is_sure"), [("fsync", True), ("replicated", False)])
+def test_a_broker_that_lost_power_vouches_only_for_what_was_synced(durability: str, is_sure: bool) -> None:
+    async def story(town: Town) -> None:
+        await town.admin(1).create_topic(TOPIC, 1, 3, {**EVERYWHERE, "durability": durability})
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        await cluster.close()
+        town.world.cut_power("node-3")
+        del town.nodes[3]
         town.start(3)
         await town.all_serve()
         assert (town.nodes[3]._previous_epoch() >= 0) is is_sure
