@@ -61,9 +61,8 @@ class Boot:
 
     async def note(self, loss: str) -> None:
         """What is left to report. A mark that a sync has failed stays."""
-        if self.loss != loss and not self.has_failed:
+        if self.loss != loss and not self.has_failed and await self._replace(loss):
             self.loss = loss
-            await self._replace(loss)
 
     def found_gap(self) -> None:
         """A log ends in a way that no killed process leaves: a part of the page cache is gone, whatever the boot id."""
@@ -111,13 +110,15 @@ class Boot:
             return {"boot_id": found["boot_id"], "loss": found["loss"].strip()}
         return {}
 
-    async def _replace(self, loss: str) -> None:
+    async def _replace(self, loss: str) -> bool:
         aside = BOOT + ".new"
         with suppress(DiskFull, OSError):  # what stands there leads to distrust
             await checked.write_whole(self._disk, aside, self._encode(loss), self._reserve)
             if not self.has_failed:  # else the mark, which was written meanwhile, stays
                 self._disk.rename(aside, BOOT)
                 await self._disk.sync_dir("")
+                return True
+        return False
 
     def _encode(self, loss: str) -> bytes:
         return checked.encode(BOOT, VERSION, {"boot_id": self.boot_id, "loss": loss.ljust(_LOSS_CHARS)})

@@ -35,8 +35,10 @@ class Losses:
         """Those that may end too early, until this broker was in sync under somebody else."""
         self._unled: set[Key] = set()
         """Those that were told of because nobody leads them."""
-        self.on_reported: Callable[[], None] = _nobody_waits
-        """Called when no partition is left of which a loss may have to be reported."""
+        self.has_reported = False
+        """Whether no partition is left of which a loss may have to be reported."""
+        self.on_reported: Callable[[], object] = _nobody_waits
+        """Called when that becomes true."""
         controller.subscribe(self._on_image)
 
     def begin(self, logs: Iterable[Log], doubtful: Sequence[Log], unreported: Sequence[Log] = ()) -> None:
@@ -62,7 +64,11 @@ class Losses:
             if partition is not None:
                 self._look(key, log, partition)
         if not self._doubtful:
-            self.on_reported()
+            self._finish()
+
+    def _finish(self) -> None:
+        self.has_reported = True
+        self.on_reported()
 
     def led(self, key: Key, log: Log, partition: Partition, start_offset: int) -> None:
         """This broker leads from here on; `partition` is what the metadata log has of it."""
@@ -85,7 +91,7 @@ class Losses:
         if key in self._doubtful:
             self._doubtful.remove(key)
             if not self._doubtful:
-                self.on_reported()
+                self._finish()
 
     def _is_unguarded(self, partition: Partition) -> bool:
         """Whether the controller makes a leader of whoever was the last in sync, even if it was not stopped cleanly."""

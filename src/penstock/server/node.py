@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from penstock.client.bootstrap import Address
 from penstock.client.ports import ClientPorts
-from penstock.log.boot import NONE, UNREGISTERED, UNREPORTED, Boot
+from penstock.log.boot import NONE, UNREGISTERED, UNREPORTED
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
@@ -415,7 +415,7 @@ class Node:
         if boot.loss == UNREGISTERED:
             await boot.note(UNREPORTED)
         unreported = self._replicated() if boot.is_kept and boot.loss == UNREPORTED else []
-        self._losses.on_reported = lambda: self._note_reported(boot)
+        self._losses.on_reported = lambda: self._watch(self._note_reported(), "record of losses")
         self._losses.begin(self.directory.logs.values(), self._unsynced(), unreported)
         await self._begin_life(membership.epoch)
         membership.on_new_epoch = self._begin_life
@@ -436,9 +436,10 @@ class Node:
         self.listener.start()
         logger.info("Listening on %s.", self.address)
 
-    def _note_reported(self, boot: Boot) -> None:
-        if boot.loss == UNREPORTED:
-            self._watch(boot.note(NONE), "record of losses")
+    async def _note_reported(self) -> None:
+        boot = self.directory.pool.boot
+        if self._losses.has_reported and boot.loss == UNREPORTED:
+            await boot.note(NONE)
 
     async def _begin_life(self, epoch: int) -> None:
         await store_epoch(self.directory.disk, epoch, self.directory.pool.reserve)
@@ -591,6 +592,7 @@ class Node:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._peers.close()
         await self.channel.close()
+        await self._note_reported()
         await self.directory.close(leaves_marker=self._has_told_losses)
 
     @property

@@ -243,7 +243,6 @@ def test_a_loss_that_is_registered_and_not_yet_logged_is_logged_by_the_next_life
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process is killed between its registration and the moment in which it leads."""
-
     live_alone(tmp_path)
     (tmp_path / CLEAN).unlink()
     (tmp_path / BOOT).unlink()
