@@ -50,6 +50,8 @@ REST_S: Final = 6.0
 """After the faults the writers go on for so long."""
 END_S: Final = 20.0
 UNDER_WAY_MAX: Final = 5
+NUMBERS_PER_LIFE: Final = 100_000
+FSYNC: Final = "fsync"
 RECORD_BYTES_MAX: Final = 1 << 20
 FULL: Final = "full disks"
 FAILED: Final = "failed logs"
@@ -78,9 +80,11 @@ class Shown(NamedTuple):
 class Writer:
     """Sends numbered records one after another, several under way, and notes what is acknowledged."""
 
-    def __init__(self, name: str, random: Random) -> None:
+    def __init__(self, name: str, random: Random, durability: str = FSYNC) -> None:
         self._name = name
         self._random = random
+        self._configs = {"min.insync.replicas": "2", **({} if durability == FSYNC else {"durability": durability})}
+        self._lives = 0
         self.acknowledged: list[Acknowledged] = []
         self.troubles: Counter[str] = Counter()
         self.is_working = True
@@ -93,7 +97,8 @@ class Writer:
         await self._make_topic(cluster)
         producer = Producer(cluster, delivery_timeout_ms=60_000, creates_topics=False)
         under_way: list[asyncio.Task[None]] = []
-        number = 0
+        number = self._lives * NUMBERS_PER_LIFE
+        self._lives += 1
         while self.is_working:
             number += 1
             value = f"{self._name} {number:06d}".encode()
@@ -116,7 +121,7 @@ class Writer:
     async def _make_topic(self, cluster: Cluster) -> None:
         while True:
             try:
-                await Admin(cluster).create_topic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})
+                await Admin(cluster).create_topic(TOPIC, PARTITIONS, 3, self._configs)
                 return
             except ClientError as error:
                 if "TOPIC_ALREADY_EXISTS" in str(error):
@@ -247,14 +252,14 @@ def settings_for(node_id: int) -> NodeSettings:
 class Theatre:
     """One world from its beginning to its end."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, durability: str = FSYNC) -> None:
         self.world = world
         self.book = Book()
         self.servers = {node_id: Keeper(node_id, self.book, settings_for(node_id)) for node_id in NODES}
         self.names = {node_id: f"node-{node_id}" for node_id in NODES}
         for node_id, name in self.names.items():
             world.add(name, self.servers[node_id].live, tolerates=(OSError, CannotStart, ProtocolError))
-        self.writers = [Writer(name, world.streams.stream(name)) for name in WRITERS]
+        self.writers = [Writer(name, world.streams.stream(name), durability) for name in WRITERS]
         for name, writer in zip(WRITERS, self.writers, strict=True):
             world.add(name, writer.run)
         self._shown: dict[int, dict[int, Shown]] = {index: {} for index in range(PARTITIONS)}
@@ -278,8 +283,7 @@ class Theatre:
         failed_logs = self._restart_those_with_failed_logs()
         is_dark = world.streams.stream("blackout").random() < 0.5
         if is_dark:
-            for name in self.names.values():
-                world.cut_power(name)
+            self._black_out()
         self.nemesis.calm()
         world.network.settings.loss = world.network.settings.straggler = 0.0
         world.options.slow_sync = 0.0
@@ -300,6 +304,10 @@ class Theatre:
         }
         read_nearby = sum(reader.read_nearby for reader in self.readers)
         return Run(self._acknowledged, read_nearby, len(self._epochs), cuts, events, counts, trace_hash)
+
+    def _black_out(self) -> None:
+        for name in self.names.values():
+            self.world.cut_power(name)
 
     @property
     def _acknowledged(self) -> int:
