@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from penstock.model.errors import FrameTooLarge, ProtocolError
+from penstock.model.errors import FrameTooLarge, ProtocolError, RequestTooCostly
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules, Validation, check_batch
@@ -27,7 +27,8 @@ from penstock.records.header import (
 )
 from penstock.records.rows import Record, rows
 from penstock.wire.api import api_for, request_class, response_class
-from penstock.wire.codec import decode, encode
+from penstock.wire.budget import request_budget
+from penstock.wire.codec import decode, encode, read_from
 from penstock.wire.declare import Message
 from penstock.wire.frames import FrameReader
 from penstock.wire.headers import read_request_header, read_response_header, read_start
@@ -129,7 +130,7 @@ def requests(data: bytes) -> None:
     kind = request_class(api)
     version = version_of(kind, data[1])
     body = memoryview(data)[2:]
-    _read_message(kind, version, body)
+    _read_within_budget(kind, version, body, _read_message(kind, version, body))
 
 
 def produce(data: bytes) -> None:
@@ -175,6 +176,22 @@ def _read_message(kind: type[Message], version: int, body: memoryview) -> Messag
         raise AssertionError(f"{message} becomes {again}")
     assert encode(again, version) == written, "written twice, it is not the same"
     return message
+
+
+def _read_within_budget(kind: type[Message], version: int, body: memoryview, message: Message | None) -> None:
+    """Nothing that fits into a case is over budget; what a budgeted reader accepts or refuses, the other does, too."""
+    try:
+        again, end = read_from(kind, version, body, 0, request_budget())
+    except RequestTooCostly:
+        raise AssertionError("a small request is over budget") from None
+    except ProtocolError:
+        assert message is None, "refused within a budget, accepted without"
+        return
+    if end != len(body):
+        assert message is None
+    elif again != message:
+        assert message is not None, "accepted within a budget, refused without"
+        assert encode(again, version) == encode(message, version), "within a budget it reads differently"
 
 
 def _compare_produce(version: int, body: memoryview, message: Message | None) -> None:

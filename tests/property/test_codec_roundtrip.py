@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import ErrorCode
 from penstock.wire import codec
+from penstock.wire.budget import Budget
 from penstock.wire.declare import Array, Field, FieldType, Message, Struct
 from penstock.wire.types import Blob, Fixed, Text
 from tests.declared import declared_messages
 
+AMPLE = Budget(elements=1_000_000, memory_bytes=1_000_000_000)
 WIDTHS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True), "int64": (64, True)}
 
 
@@ -64,6 +66,7 @@ def test_a_message_reads_back_as_itself(message: type[Message], data: st.DataObj
     read, end = codec.read_from(message, version, b"before" + encoded + b"behind", len(b"before"))
     assert (read, end) == (written, len(b"before") + len(encoded))
     assert codec.encode(read, version) == encoded
+    assert codec.read_from(message, version, encoded, 0, AMPLE) == (written, len(encoded))
 
 
 def test_not_a_number_survives_too() -> None:

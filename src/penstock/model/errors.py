@@ -224,6 +224,12 @@ class FrameTooLarge(ProtocolError):
     code = ErrorCode.INVALID_REQUEST
 
 
+class RequestTooCostly(ProtocolError):
+    """A request whose elements, or the memory that they take, exceed its budget."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
 class CorruptBatch(ProtocolError):
     """A record batch whose bytes contradict themselves: length, checksum or compressed payload."""
 

@@ -27,6 +27,21 @@ class Limits:
     frame_arrival_ms: int = 30_000
     """A frame that has begun must be whole within this time; what is spent waiting for room does not count."""
 
+    request_bytes_max: int = 16 * MIB
+    """A frame of any request but Produce; refused when its first bytes have arrived."""
+
+    request_inline_bytes_max: int = 16 * 1024
+    """A body that is decoded on the event loop, without a budget; larger ones are decoded by workers, within one."""
+
+    request_elements_max: int = 100_000
+    """Elements of all arrays of a request together, and its tagged fields."""
+
+    request_memory_bytes_max: int = 8 * MIB
+    """What a decoded request takes of memory, beyond the bytes of its frame."""
+
+    produce_partitions_max: int = 20_000
+    """Partitions of one Produce request."""
+
     input_pool_bytes_max: int = 256 * MIB
     """Unparsed input and requests under way, of all connections together (Kafka: queued.max.request.bytes, off)."""
 

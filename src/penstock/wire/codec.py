@@ -1,15 +1,24 @@
 """Bytes to messages and back.
 
 Readers and writers are compiled on first use and kept. Whatever bytes come in, reading ends in a message or in a
-ProtocolError; what it allocates is bounded by the input's own size times a small constant.
+ProtocolError; what it allocates is bounded by the input's own size times a constant. Requests of unknown clients are
+read within a budget, because that constant is about fifty.
 """
 
 import struct
 from functools import cache
 from typing import TypeVar
 
-from penstock.model.errors import MalformedMessage, UnsupportedVersion
-from penstock.wire.compile import Reader, Writer, compile_reader, compile_writer
+from penstock.model.errors import MalformedMessage, RequestTooCostly, UnsupportedVersion
+from penstock.wire.budget import Budget
+from penstock.wire.compile import (
+    BudgetedReader,
+    Reader,
+    Writer,
+    compile_budgeted_reader,
+    compile_reader,
+    compile_writer,
+)
 from penstock.wire.declare import Message
 
 M = TypeVar("M", bound=Message)
@@ -20,6 +29,13 @@ def reader_for(message: type[Message], version: int) -> Reader:
     """The compiled reader; raises UnsupportedVersion for a version that is not declared."""
     _check_version(message, version)
     return compile_reader(message, version)
+
+
+@cache
+def budgeted_reader_for(message: type[Message], version: int) -> BudgetedReader:
+    """The compiled reader that charges a budget; raises UnsupportedVersion for a version that is not declared."""
+    _check_version(message, version)
+    return compile_budgeted_reader(message, version)
 
 
 @cache
@@ -36,12 +52,24 @@ def _check_version(message: type[Message], version: int) -> None:
 
 
 def read_from(
-    message: type[M], version: int, buffer: memoryview | bytes | bytearray, position: int = 0
+    message: type[M],
+    version: int,
+    buffer: memoryview | bytes | bytearray,
+    position: int = 0,
+    budget: Budget | None = None,
 ) -> tuple[M, int]:
-    """The message at `position`, and the position behind it."""
-    reader = reader_for(message, version)
+    """The message at `position`, and the position behind it. Raises RequestTooCostly beyond the budget."""
     try:
-        value, end = reader(buffer, position)
+        if budget is None:
+            value, end = reader_for(message, version)(buffer, position)
+        else:
+            value, end = budgeted_reader_for(message, version)(buffer, position, *budget)
+    except RequestTooCostly as error:
+        assert budget is not None
+        raise RequestTooCostly(
+            f"{message.__name__} v{version}: {error} "
+            f"({budget.elements:,} elements, {budget.memory_bytes:,} bytes of memory)"
+        ) from None
     except (IndexError, struct.error):
         raise MalformedMessage(f"{message.__name__} v{version} ends before its last field") from None
     except UnicodeDecodeError:
@@ -57,12 +85,18 @@ def decode(message: type[M], version: int, buffer: memoryview | bytes | bytearra
     return value
 
 
-def decode_request(message: type[M], version: int, buffer: memoryview | bytes | bytearray, position: int = 0) -> M:
-    """The request at `position`; what follows it is ignored, as Kafka does.
+def decode_request(
+    message: type[M],
+    version: int,
+    buffer: memoryview | bytes | bytearray,
+    position: int = 0,
+    budget: Budget | None = None,
+) -> M:
+    """The request at `position`; what follows it is ignored, as Kafka does. Small ones need no budget.
 
     librdkafka sends three bytes too many with Metadata from version 11 on: fields that this version no longer has.
     """
-    return read_from(message, version, buffer, position)[0]
+    return read_from(message, version, buffer, position, budget)[0]
 
 
 def write_into(out: bytearray, message: Message, version: int) -> None:

@@ -3,6 +3,8 @@
 Runs of fixed-width fields (and the length that follows them) become one `struct` call; nested structs are inlined as
 loops. Nothing is allocated from a declared count: a count is first held against the bytes that remain, divided by the
 least size of one element. Running off the end surfaces as IndexError or struct.error, which `codec` translates.
+
+A budgeted reader takes two more arguments, elements and bytes of memory, and charges them as it reads (`budget`).
 """
 
 import struct
@@ -10,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from penstock.model.errors import ErrorCode, MalformedMessage, UnsupportedVersion
+from penstock.model.errors import ErrorCode, MalformedMessage, RequestTooCostly, UnsupportedVersion
+from penstock.wire import budget
 from penstock.wire.declare import NEVER, Array, Field, FieldType, Message, Struct
-from penstock.wire.types import ERROR_CODE, STRING_BYTES_MAX, Blob, Fixed, Text
+from penstock.wire.types import BOOL, ERROR_CODE, STRING_BYTES_MAX, Blob, Fixed, Text
 from penstock.wire.varint import read_uvarint, write_uvarint
 
 Reader = Callable[[memoryview | bytes | bytearray, int], tuple[Any, int]]
+BudgetedReader = Callable[[memoryview | bytes | bytearray, int, int, int], tuple[Any, int]]
 Writer = Callable[[Any, bytearray], None]
 
 
@@ -45,6 +49,11 @@ def _bad_tag(name: str) -> MalformedMessage:
     return MalformedMessage(f"{name}: a tagged field does not fill its announced size")
 
 
+def _too_costly(elements_left: int, name: str) -> RequestTooCostly:
+    what = "has more elements" if elements_left < 0 else "takes more memory"
+    return RequestTooCostly(f"{name}: with it the request {what} than is allowed")
+
+
 def _not_carried(message: str, version: int, name: str) -> UnsupportedVersion:
     return UnsupportedVersion(f"{message} v{version} cannot carry {name}")
 
@@ -70,6 +79,7 @@ class _Source:
             "bad_length": _bad_length,
             "bad_null": _bad_null,
             "bad_tag": _bad_tag,
+            "too_costly": _too_costly,
             "not_carried": _not_carried,
             "string_too_long": _string_too_long,
         }
@@ -127,16 +137,34 @@ class _Layout:
         )
         return max(1, size + (1 if self.is_flexible else 0))
 
+    def memory_bytes(self, kind: FieldType) -> int:
+        """What a value takes of memory besides strings, blobs and arrays, which are charged as they are read."""
+        match kind:
+            case Fixed():
+                if kind == BOOL:
+                    return 0
+                if kind == ERROR_CODE:
+                    return budget.ERROR_CODE_BYTES
+                return budget.UUID_BYTES if kind.name == "uuid" else budget.NUMBER_BYTES
+            case Text() | Blob() | Array():
+                return 0
+        fields = [f for f in kind.FIELDS if self.version in f.versions]
+        return budget.OBJECT_BYTES + kind.__basicsize__ + sum(self.memory_bytes(f.type) for f in fields)
+
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
 class _ReaderSource(_Source):
-    """Writes `function(b, p) -> (message, p)`: b the buffer, p the position, e its end."""
+    """Writes `function(b, p) -> (message, p)`: b the buffer, p the position, e its end.
 
-    def __init__(self, layout: _Layout) -> None:
-        super().__init__("def function(b, p):")
+    With a budget it is `function(b, p, x, m)`: x elements and m bytes of memory are left.
+    """
+
+    def __init__(self, layout: _Layout, *, is_budgeted: bool) -> None:
+        super().__init__("def function(b, p, x, m):" if is_budgeted else "def function(b, p):")
         self.layout = layout
+        self.is_budgeted = is_budgeted
         self.line("e = len(b)")
         root = self.struct(layout.message)
         self.line(f"return {root}, p")
@@ -236,6 +264,10 @@ class _ReaderSource(_Source):
         self.line(f" if {end} > e{limit}: raise bad_length({length}, {field.name!r})")
         self.line(f" {place} = str(b[p:{end}], 'utf-8')")
         self.line(f" p = {end}")
+        if self.is_budgeted:
+            wide = f"{budget.WIDE_TIMES} * {length} + {budget.WIDE_STRING_BYTES}"
+            self.line(f" m -= {length} + {budget.STRING_BYTES} if {place}.isascii() else {wide}")
+            self.line(f" if m < 0: raise too_costly(x, {field.name!r})")
 
     def blob(self, field: Field, kind: Blob, place: str) -> None:
         length = self.length(field, ">i")
@@ -246,6 +278,9 @@ class _ReaderSource(_Source):
         self.line(f" if {end} > e: raise bad_length({length}, {field.name!r})")
         self.line(f" {place} = {'b[p:%s]' if kind.is_view else 'bytes(b[p:%s])'}" % end)
         self.line(f" p = {end}")
+        if self.is_budgeted:
+            self.line(f" m -= {budget.VIEW_BYTES if kind.is_view else budget.BLOB_BYTES}")
+            self.line(f" if m < 0: raise too_costly(x, {field.name!r})")
 
     def nested(self, field: Field, kind: type[Struct], place: str) -> None:
         if self.layout.version not in field.nullable:
@@ -270,6 +305,12 @@ class _ReaderSource(_Source):
         self.line(f"elif {count} * {least} > e - p: raise bad_count({count}, {field.name!r})")
         self.line("else:")
         self.depth += 1
+        if self.is_budgeted:
+            each = budget.SLOT_BYTES + self.layout.memory_bytes(kind.item)
+            self.line(f"if {count}:")
+            self.line(f" x -= {count}")
+            self.line(f" m -= {count} * {each} + {budget.TUPLE_BYTES}")
+            self.line(f" if x < 0 or m < 0: raise too_costly(x, {field.name!r})")
         if isinstance(kind.item, Fixed) and kind.item.name != "uuid":
             self.line(f"{place} = unpack(f'>{{{count}}}{kind.item.format}', b, p) if {count} else ()")
             self.line(f"p += {kind.item.size_bytes} * {count}")
@@ -298,6 +339,9 @@ class _ReaderSource(_Source):
         self.depth += 1
         self.line(f"if {count} > 127: {count}, p = uv(b, p - 1)")
         self.line(f"if {count} * 2 > e - p: raise bad_count({count}, 'tagged fields')")
+        if self.is_budgeted:
+            self.line(f"x -= {count}")
+            self.line("if x < 0: raise too_costly(x, 'tagged fields')")
         self.line(f"for _ in range({count}):")
         self.depth += 1
         self.line(f"{tag}, p = uv(b, p)")
@@ -498,7 +542,15 @@ class _WriterSource(_Source):
 
 def compile_reader(message: type[Message], version: int) -> Reader:
     """The reader of one message at one version."""
-    reader: Reader = _ReaderSource(_Layout(message, version)).function(f"<read {message.__name__} v{version}>")
+    source = _ReaderSource(_Layout(message, version), is_budgeted=False)
+    reader: Reader = source.function(f"<read {message.__name__} v{version}>")
+    return reader
+
+
+def compile_budgeted_reader(message: type[Message], version: int) -> BudgetedReader:
+    """The reader of one message at one version that charges a budget."""
+    source = _ReaderSource(_Layout(message, version), is_budgeted=True)
+    reader: BudgetedReader = source.function(f"<read {message.__name__} v{version} within a budget>")
     return reader
 
 

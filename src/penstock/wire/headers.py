@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from penstock.model.errors import MalformedMessage
 from penstock.wire.api import Api, request_class, response_class
+from penstock.wire.budget import HEADER_BUDGET
 from penstock.wire.codec import read_from, write_into
 from penstock.wire.declare import Message, Request, Response
 from penstock.wire.messages.header import RequestHeader, ResponseHeader
@@ -44,8 +45,8 @@ def response_header_version(response: type[Response], version: int) -> int:
 
 
 def read_request_header(api: Api, version: int, frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header, and the position of the body behind it."""
-    return read_from(RequestHeader, request_header_version(request_class(api), version), frame)
+    """The header, and the position of the body behind it. Raises RequestTooCostly for thousands of tagged fields."""
+    return read_from(RequestHeader, request_header_version(request_class(api), version), frame, 0, HEADER_BUDGET)
 
 
 def read_response_header(api: Api, version: int, frame: memoryview) -> tuple[ResponseHeader, int]:

@@ -1,12 +1,14 @@
 """Reads a Produce request (versions 3 to 13) without copying its records.
 
-Twin of `messages.produce.ProduceRequest`: both must agree on every input, acceptance included.
+Twin of `messages.produce.ProduceRequest`: both must agree on every input, acceptance included. Beyond that, this one
+refuses requests of too many partitions before it reads them.
 """
 
 import struct
 from typing import NamedTuple, TypeAlias
 
-from penstock.model.errors import MalformedMessage, UnsupportedVersion
+from penstock.model.errors import MalformedMessage, RequestTooCostly, UnsupportedVersion
+from penstock.model.limits import DEFAULT_LIMITS
 from penstock.wire.messages.produce import ProduceRequest
 from penstock.wire.types import STRING_BYTES_MAX
 from penstock.wire.varint import read_uvarint
@@ -18,6 +20,9 @@ _TWO_INT32 = struct.Struct(">ii").unpack_from
 
 FIRST_COMPACT = ProduceRequest.FLEXIBLE.first
 FIRST_WITH_TOPIC_IDS = 13
+NAME_BYTES_USUAL = 256
+"""A topic's name is no longer than this, or no topic has it; longer ones are charged by their length."""
+NAME_SHIFT = 6
 
 
 ProducedPartition: TypeAlias = tuple[str | bytes, int, memoryview | None]
@@ -33,12 +38,22 @@ class Produced(NamedTuple):
     parts: list[ProducedPartition]
 
 
-def read_produce(version: int, frame: memoryview, position: int) -> Produced:
-    """The request whose body starts at `position` and ends with the frame."""
+def read_produce(
+    version: int, frame: memoryview, position: int, partitions_max: int = DEFAULT_LIMITS.produce_partitions_max
+) -> Produced:
+    """The request whose body starts at `position` and ends with the frame.
+
+    Topics and unknown tagged fields count as partitions; RequestTooCostly if there are too many of them.
+    """
     if version not in ProduceRequest.VERSIONS:
         raise UnsupportedVersion(f"ProduceRequest has versions {ProduceRequest.VERSIONS}, not {version}")
     try:
-        produced, end = (_read_compact if version >= FIRST_COMPACT else _read_classic)(version, frame, position)
+        read = _read_compact if version >= FIRST_COMPACT else _read_classic
+        produced, end = read(version, frame, position, partitions_max)
+    except RequestTooCostly:
+        raise RequestTooCostly(
+            f"ProduceRequest v{version} has more than {partitions_max:,} topics, partitions and tagged fields"
+        ) from None
     except (IndexError, struct.error):
         raise MalformedMessage(f"ProduceRequest v{version} ends before its last field") from None
     except UnicodeDecodeError:
@@ -48,7 +63,7 @@ def read_produce(version: int, frame: memoryview, position: int) -> Produced:
     return produced
 
 
-def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
+def _read_compact(version: int, b: memoryview, p: int, left: int) -> tuple[Produced, int]:
     # One-byte varints are read in place: a call would cost more than all the rest of a partition.
     end = len(b)
     has_ids = version >= FIRST_WITH_TOPIC_IDS
@@ -66,6 +81,7 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
         topics, p = read_uvarint(b, p - 1)
     if not 0 <= (topics - 1) * (18 if has_ids else 3) <= end - p:
         raise MalformedMessage(f"topic_data: {topics - 1} elements cannot fit into the bytes that remain")
+    left -= topics - 1
     parts: list[ProducedPartition] = []
     for _ in range(topics - 1):
         topic: str | bytes
@@ -77,6 +93,8 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
             p += 1
             if size > 127:
                 size, p = read_uvarint(b, p - 1)
+            if size > NAME_BYTES_USUAL:
+                left -= size >> NAME_SHIFT
             topic, p = _text(b, p, size - 1)
         count = b[p]
         p += 1
@@ -84,6 +102,9 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
             count, p = read_uvarint(b, p - 1)
         if not 0 <= (count - 1) * 6 <= end - p:
             raise MalformedMessage(f"partition_data: {count - 1} elements cannot fit into the bytes that remain")
+        left -= count - 1
+        if left < 0:
+            raise RequestTooCostly
         for _ in range(count - 1):
             (partition,) = _INT32(b, p)
             size = b[p + 4]
@@ -98,13 +119,19 @@ def _read_compact(version: int, b: memoryview, p: int) -> tuple[Produced, int]:
                 p = behind
             else:
                 parts.append((topic, partition, None))
-            p = p + 1 if b[p] == 0 else _skip_tags(b, p)
-        p = p + 1 if b[p] == 0 else _skip_tags(b, p)
-    p = p + 1 if b[p] == 0 else _skip_tags(b, p)
+            if b[p]:
+                p, left = _skip_tags(b, p, left)
+            else:
+                p += 1
+        if b[p]:
+            p, left = _skip_tags(b, p, left)
+        else:
+            p += 1
+    p = p + 1 if b[p] == 0 else _skip_tags(b, p, left)[0]
     return Produced(transactional_id, acks, timeout_ms, parts), p
 
 
-def _read_classic(_version: int, b: memoryview, p: int) -> tuple[Produced, int]:
+def _read_classic(_version: int, b: memoryview, p: int, left: int) -> tuple[Produced, int]:
     end = len(b)
     (size,) = _INT16(b, p)
     p += 2
@@ -116,14 +143,20 @@ def _read_classic(_version: int, b: memoryview, p: int) -> tuple[Produced, int]:
     p += 10
     if not 0 <= topics * 6 <= end - p:
         raise MalformedMessage(f"topic_data: {topics} elements cannot fit into the bytes that remain")
+    left -= topics
     parts: list[ProducedPartition] = []
     for _ in range(topics):
         (size,) = _INT16(b, p)
+        if size > NAME_BYTES_USUAL:
+            left -= size >> NAME_SHIFT
         topic, p = _text(b, p + 2, size)
         (count,) = _INT32(b, p)
         p += 4
         if not 0 <= count * 8 <= end - p:
             raise MalformedMessage(f"partition_data: {count} elements cannot fit into the bytes that remain")
+        left -= count
+        if left < 0:
+            raise RequestTooCostly
         for _ in range(count):
             partition, size = _TWO_INT32(b, p)
             p += 8
@@ -145,16 +178,18 @@ def _text(b: memoryview, p: int, size: int) -> tuple[str, int]:
     return str(b[p:behind], "utf-8"), behind
 
 
-def _skip_tags(b: memoryview, p: int) -> int:
-    if b[p] == 0:
-        return p + 1
+def _skip_tags(b: memoryview, p: int, left: int) -> tuple[int, int]:
+    """Behind tagged fields that this version does not know, and how many more elements may come."""
     count, p = read_uvarint(b, p)
     if count * 2 > len(b) - p:
         raise MalformedMessage(f"tagged fields: {count} elements cannot fit into the bytes that remain")
+    left -= count
+    if left < 0:
+        raise RequestTooCostly
     for _ in range(count):
         _, p = read_uvarint(b, p)
         size, p = read_uvarint(b, p)
         p += size
         if p > len(b):
             raise MalformedMessage(f"a tagged field of {size} bytes exceeds the bytes that remain")
-    return p
+    return p, left
