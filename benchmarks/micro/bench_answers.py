@@ -5,7 +5,7 @@
 Each is compared with the same answer written by the codec from scratch.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, cast
 
 from benchmarks.micro.timing import Row, compare, report
@@ -17,7 +17,7 @@ from penstock.server.handlers.metadata import metadata
 from penstock.server.metadata_answer import UNTOLD_OPERATIONS, TopicPieces, describe_topic
 from penstock.server.serving import Answer, Call
 from penstock.wire.api import Api
-from penstock.wire.codec import encode
+from penstock.wire.codec import decode_request, encode
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.metadata import (
     MetadataRequest,
@@ -83,7 +83,9 @@ def rows(topics: int, partitions: int) -> list[Row]:
             response = MetadataResponse(brokers=brokers, cluster_id="bench", controller_id=1, topics=described)
             return response_frame(response, VERSION, 7)
 
-        ours: Callable[[], object] = lambda frame=frame: run_now(metadata(call, frame, 0))  # type: ignore[misc] # noqa: E731
+        def ours(frame: memoryview = frame) -> object:
+            return run_now(metadata(decode_request(MetadataRequest, VERSION, frame), call))
+
         limit = LIMIT_US if len(asked) * partitions <= 1_000 else None
         found.append(compare(f"{topics:,} × {partitions:,}, {what}", ours, from_scratch, "from scratch", limit))
     return found

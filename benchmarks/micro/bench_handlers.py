@@ -27,7 +27,7 @@ from penstock.server.partitions import Partitions
 from penstock.server.predecessors import Predecessors
 from penstock.server.serving import Call
 from penstock.wire.api import Api
-from penstock.wire.codec import encode
+from penstock.wire.codec import decode_request, encode
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -102,7 +102,7 @@ def fetching(node: BenchNode, first: int, count: int) -> tuple[Callable[[], obje
     logs = [node.directory.logs[f"bench-{first + n}"] for n in range(count)]
 
     def handle() -> object:
-        answer = fetch(call(node, 1, FETCH_VERSION), frame, 0)
+        answer = fetch(decode_request(FetchRequest, FETCH_VERSION, frame), call(node, 1, FETCH_VERSION))
         assert isinstance(answer, list)
         for buffer in answer:
             if isinstance(buffer, FileSlice):
@@ -129,7 +129,8 @@ def idling(node: BenchNode) -> tuple[Callable[[], object], Callable[[], object]]
 
     def ask(session_id: int, epoch: int, asked: list[FetchTopic]) -> object:
         request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=asked, session_id=session_id, session_epoch=epoch)
-        answer = fetch(call(node, 1, FETCH_VERSION), memoryview(encode(request, FETCH_VERSION)), 0)
+        frame = memoryview(encode(request, FETCH_VERSION))
+        answer = fetch(decode_request(FetchRequest, FETCH_VERSION, frame), call(node, 1, FETCH_VERSION))
         assert isinstance(answer, list)
         for buffer in answer:
             if isinstance(buffer, FileSlice):

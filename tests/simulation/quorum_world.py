@@ -23,6 +23,7 @@ from penstock.raft.settings import QuorumSettings
 from penstock.records.builder import BatchBuilder
 from penstock.records.header import batches
 from penstock.records.rows import rows
+from penstock.server.codec_worker import CodecWorker
 from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
 from penstock.server.dispatch import Dispatch
@@ -186,7 +187,7 @@ class Program:
         )
         place = await ports.network.listen("", PORT)
         pool = InputPool(DEFAULT_LIMITS.input_pool_bytes_max, DEFAULT_LIMITS.frame_lent_bytes)
-        service = Service(node, node.dispatch, DEFAULT_LIMITS, pool, Complaints())
+        service = Service(node, node.dispatch, DEFAULT_LIMITS, pool, Complaints(), CodecWorker(ports.workers))
         listener = ConnectionListener(place, service, ports.clock)
         listener.start()
         client_ports = ClientPorts(ports.network, ports.clock, ports.entropy)

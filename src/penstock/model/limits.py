@@ -42,6 +42,15 @@ class Limits:
     produce_partitions_max: int = 20_000
     """Partitions of one Produce request."""
 
+    large_requests_max: int = 16
+    """Requests that workers decoded and that are not answered yet, of all connections together."""
+
+    response_inline_elements_max: int = 2_000
+    """Elements of a response that is encoded on the event loop; larger ones are encoded by workers."""
+
+    response_bytes_max: int = 100 * MIB
+    """A response frame. A request whose answer would be larger ends the connection."""
+
     input_pool_bytes_max: int = 256 * MIB
     """Unparsed input and requests under way, of all connections together (Kafka: queued.max.request.bytes, off)."""
 

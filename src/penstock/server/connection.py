@@ -1,8 +1,9 @@
 """Serves one connection: frames in, answers out in the same order.
 
-Framed requests (Produce, Fetch) overlap: their first stage runs in the order of arrival, the rest runs while more is
-read. All others are barriers: they start when everything before them is answered, and nothing starts meanwhile. With
-too much under way, or no room for input, the socket is not read. When the client goes, so does all that was under way.
+Overlapping requests (Produce, Fetch and others): their first stage runs in the order of arrival, the rest runs while
+more is read. All others are barriers: they start when everything before them is answered, and nothing starts meanwhile.
+With too much under way, or no room for input, the socket is not read. When the client goes, so does all that was under
+way. Large requests are decoded by workers, within a budget, and so are large responses encoded.
 """
 
 import asyncio
@@ -10,20 +11,22 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from penstock.model.errors import FrameTooLarge, MalformedMessage, ProtocolError
+from penstock.model.errors import FrameTooLarge, MalformedMessage, ProtocolError, RequestTooCostly
 from penstock.model.limits import Limits
 from penstock.model.ports import Buffer, Connection, FileSlice
+from penstock.server.codec_worker import CodecWorker
 from penstock.server.complaints import Complaints
 from penstock.server.dispatch import NO_BODY, Dispatch, Opened
 from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
-from penstock.server.serving import Answer, Buffers, Call, Client, Later
+from penstock.server.serving import Answer, Buffers, Call, Client, Later, Unfinished
 from penstock.server.timing import Timing
 from penstock.wire.codec import decode_request
 from penstock.wire.declare import Request, Response
+from penstock.wire.elements import has_more_elements
 from penstock.wire.frames import FrameReader
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.api_versions import ApiVersionsRequest
@@ -41,7 +44,12 @@ FAREWELL_BYTES = 64 * 1024
 ADVICE: dict[type[Exception], str] = {
     FrameTooLarge: "; check that it speaks Kafka's protocol, or raise frame_bytes_max",
     MalformedMessage: "; check that it speaks Kafka's protocol, and that nothing in between alters what it sends",
+    RequestTooCostly: "; have it send several smaller requests",
 }
+
+
+class ResponseTooLarge(ProtocolError):
+    """A request whose answer would be larger than any client takes."""
 
 
 Forward: TypeAlias = Callable[[Request, Call], Awaitable[Response]]
@@ -56,6 +64,7 @@ class Service:
     limits: Limits
     pool: InputPool
     complaints: Complaints
+    codec: CodecWorker
     forward: Forward | None = None
     """Answers what only the active controller can, wherever that is; without it, the handlers here do."""
     now_ms: int = 0
@@ -93,7 +102,12 @@ class ServedConnection:
         """Those that were accepted later have higher ones."""
         self._connection = connection
         self._service = service
-        self._reader = FrameReader(limits.frame_bytes_max, limits.frame_first_bytes, limits.frame_growth_bytes)
+        self._reader = FrameReader(
+            limits.frame_bytes_max,
+            limits.frame_first_bytes,
+            limits.frame_growth_bytes,
+            request_bytes_max=limits.request_bytes_max,
+        )
         self._order: Order | None = None  # made when requests overlap for the first time
         self._ready: list[Buffer | FileSlice] = []
         """Answers to the requests of one buffer, with nobody in front of them."""
@@ -218,6 +232,7 @@ class ServedConnection:
         """The frames of one buffer. The pool gets the buffer back when the last of them is answered."""
         last = len(frames) - 1
         under_way_max, time = self._service.limits.requests_under_way_max, self._service.time
+        inline_bytes_max = self._service.limits.request_inline_bytes_max
         try:
             for number, frame in enumerate(frames):
                 opened = self._service.dispatch.open(frame)
@@ -226,25 +241,33 @@ class ServedConnection:
                 cost_bytes = self._held_bytes if number == last else 0
                 if self._ready and not route.is_prompt:
                     await self._send_ready()
-                if route.is_framed:
+                frame_bytes = len(frame)
+                if route.overlaps:
                     if self._order is not None and len(self._order.places) >= under_way_max:
                         await self._order.until_fewer_than(under_way_max)
                     began_s = time()
                     try:
-                        answer = route.handle(self._call(opened), frame, opened.position)
-                        if not route.is_prompt:
-                            answer = await answer
-                    except MalformedMessage as error:
+                        if route.is_framed:
+                            answer = route.handle(self._call(opened, frame_bytes), frame, opened.position)
+                        elif frame_bytes <= inline_bytes_max:
+                            request = decode_request(route.request, opened.version, frame, opened.position)
+                            answer = route.handle(request, self._call(opened, frame_bytes))
+                        else:
+                            answer = Unfinished(self._begin_large(opened, frame))
+                    except (MalformedMessage, RequestTooCostly) as error:
                         raise _unreadable(opened, error) from None
+                    if answer.__class__ is Unfinished:
+                        answer = await self._continue(answer)
+                    elif not route.is_prompt:
+                        answer = await answer
                     if self._ready and not (answer is None or isinstance(answer, (list, tuple))):
                         await self._send_ready()  # else they would stand behind one that waits
                     self._place(answer, cost_bytes, route.timing, began_s)
                 else:
-                    await self._handle_plain(opened, frame)
-                    self._settle(cost_bytes)
+                    await self._handle_plain(opened, frame, cost_bytes)
                 if self.is_stopping:
                     break
-                self._since_turn += 1 + (len(frame) >> UNIT_SHIFT)
+                self._since_turn += 1 + (frame_bytes >> UNIT_SHIFT)
                 if self._since_turn >= TURN_UNITS:
                     if self._ready:
                         await self._send_ready()
@@ -262,26 +285,72 @@ class ServedConnection:
 
     # --- handling -------------------------------------------------------------------------------------------------
 
-    async def _handle_plain(self, opened: Opened, frame: memoryview) -> None:
+    async def _handle_plain(self, opened: Opened, frame: memoryview, cost_bytes: int) -> None:
         """A barrier on both sides: waits for what came before, and is answered before anything else starts."""
         if self._order is not None:
             await self._order.until_fewer_than(1)
-        route, version, correlation_id, _, position = opened
-        request: Request
-        if position == NO_BODY:
-            request, answered_version = ApiVersionsRequest(), 0
+        if len(frame) > self._service.limits.request_inline_bytes_max and opened.position != NO_BODY:
+            async with self._service.codec.slots:
+                request = await self._decode_large(opened, frame)
+                self._settle(cost_bytes)
+                answer = await self._answer_plain(opened, request)
         else:
-            try:
-                request, answered_version = decode_request(route.request, version, frame, position), version
-            except MalformedMessage as error:
-                raise _unreadable(opened, error) from None
-        call, began_s = self._call(opened), self._service.time()
-        if route.is_for_controller and self._service.forward is not None:
-            response = await self._service.forward(request, call)
+            answer = await self._answer_plain(opened, _decode(opened, frame))
+            self._settle(cost_bytes)
+        await self._send((answer,))
+
+    async def _answer_plain(self, opened: Opened, request: Request) -> bytearray:
+        service, route = self._service, opened.route
+        call, began_s = self._call(opened), service.time()
+        if route.is_for_controller and service.forward is not None:
+            response = await service.forward(request, call)
         else:
             response = await route.handle(request, call)
-        route.timing.note(self._service.time() - began_s)
-        await self._send((response_frame(response, answered_version, correlation_id),))
+        route.timing.note(service.time() - began_s)
+        version = 0 if opened.position == NO_BODY else opened.version
+        if has_more_elements(response, service.limits.response_inline_elements_max):
+            answer = await service.codec.encode(response, version, opened.correlation_id)
+        else:
+            answer = response_frame(response, version, opened.correlation_id)
+        if len(answer) > service.limits.response_bytes_max:
+            raise ResponseTooLarge(
+                f"the answer to its {route.api.title} request has {len(answer):,} bytes, more than the "
+                f"{service.limits.response_bytes_max:,} that are allowed; have it ask for less at once"
+            )
+        return answer
+
+    async def _begin_large(self, opened: Opened, frame: memoryview) -> Answer:
+        """The first stage of an overlapping request that workers decode."""
+        frame_bytes, route = len(frame), opened.route
+        async with self._service.codec.slots:
+            request = await self._decode_large(opened, frame)
+            answer: Answer | Unfinished = route.handle(request, self._call(opened, frame_bytes))
+            del request
+            if isinstance(answer, Unfinished):
+                return await answer.rest
+            if not route.is_prompt:
+                return await cast("Awaitable[Answer]", answer)
+            return answer
+
+    async def _continue(self, unfinished: Unfinished) -> Answer:
+        """The rest of a first stage; answers before it do not wait for that."""
+        try:
+            if self._ready:
+                await self._send_ready()
+        except BaseException:
+            unfinished.rest.close()
+            raise
+        return await unfinished.rest
+
+    async def _decode_large(self, opened: Opened, frame: memoryview) -> Request:
+        """The request, of which no view of the frame is left: only Produce has such."""
+        route, version, _, _, position = opened
+        try:
+            request = await self._service.codec.decode(route.request, version, frame, position)
+        except (MalformedMessage, RequestTooCostly) as error:
+            raise _unreadable(opened, error) from None
+        frame.release()
+        return request
 
     def _place(self, answer: Answer, cost_bytes: int, timing: Timing, began_s: float) -> None:
         """Answers that are ready and have nobody in front of them leave together; the others take a place."""
@@ -300,14 +369,22 @@ class ServedConnection:
         self._held_bytes -= cost_bytes
         order.add(answer, cost_bytes, timing, began_s)
 
-    def _call(self, opened: Opened) -> Call:
+    def _call(self, opened: Opened, request_bytes: int = 0) -> Call:
         client = self.client
         if client is None:
             client = self.client = Client(routes=self._service.dispatch.routes, number=self.number)
         route, version, correlation_id, client_id, _ = opened
         connection = self._connection
         return Call(
-            self._service.node, route.api, version, correlation_id, client_id, connection.peer, connection.local, client
+            self._service.node,
+            route.api,
+            version,
+            correlation_id,
+            client_id,
+            connection.peer,
+            connection.local,
+            client,
+            request_bytes,
         )
 
     async def _send_ready(self) -> None:
@@ -363,8 +440,19 @@ class ServedConnection:
             )
 
 
-def _unreadable(opened: Opened, error: MalformedMessage) -> MalformedMessage:
-    return MalformedMessage(f"its {opened.route.api.title} request of version {opened.version} is malformed: {error}")
+def _decode(opened: Opened, frame: memoryview) -> Request:
+    """A small request."""
+    if opened.position == NO_BODY:
+        return ApiVersionsRequest()
+    try:
+        return decode_request(opened.route.request, opened.version, frame, opened.position)
+    except MalformedMessage as error:
+        raise _unreadable(opened, error) from None
+
+
+def _unreadable(opened: Opened, error: ProtocolError) -> ProtocolError:
+    what = "costs too much" if isinstance(error, RequestTooCostly) else "is malformed"
+    return type(error)(f"its {opened.route.api.title} request of version {opened.version} {what}: {error}")
 
 
 async def part(connection: Connection, answer: Sequence[bytes]) -> None:

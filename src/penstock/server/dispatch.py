@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from penstock.model.errors import MalformedMessage, UnsupportedVersion
+from penstock.model.errors import MalformedMessage, RequestTooCostly, UnsupportedVersion
 from penstock.server.serving import Served
 from penstock.server.timing import Timing
 from penstock.wire.api import Api
@@ -34,6 +34,7 @@ class Route:
         "is_framed",
         "is_prompt",
         "last",
+        "overlaps",
         "request",
         "timing",
     )
@@ -43,6 +44,7 @@ class Route:
         self.request: type[Request] = served.request
         self.handle: Callable[..., Any] = served.handle
         self.is_framed: bool = served.is_framed
+        self.overlaps: bool = served.overlaps
         self.is_prompt: bool = served.is_prompt
         self.is_for_controller: bool = served.is_for_controller
         self.first: int = served.versions.first
@@ -64,7 +66,7 @@ class Opened(NamedTuple):
 
 
 class Dispatch:
-    """The table, made of modules whose functions are marked by `serves` and `serves_frames`."""
+    """The table, made of modules whose functions are marked by `serves` and its likes in `serving`."""
 
     __slots__ = ("routes",)
 
@@ -101,6 +103,8 @@ class Dispatch:
                 header, position = read_request_header(route.api, version, frame)
             except MalformedMessage as error:
                 raise MalformedMessage(f"the header of its {route.api.title} request is malformed: {error}") from None
+            except RequestTooCostly as error:
+                raise RequestTooCostly(f"the header of its {route.api.title} request costs too much: {error}") from None
             return Opened(route, version, correlation_id, header.client_id, position)
         try:
             client_id = str(frame[10:end], "utf-8")

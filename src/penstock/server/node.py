@@ -26,6 +26,7 @@ from penstock.server.adoption import Adoption
 from penstock.server.advertised import endpoints, parse_address
 from penstock.server.broker_epoch import NO_EPOCH, load_epoch, store_epoch
 from penstock.server.catching_up import catch_up
+from penstock.server.codec_worker import CodecWorker
 from penstock.server.complaints import Complaints
 from penstock.server.connection import Service
 from penstock.server.controller_channel import ControllerChannel
@@ -214,6 +215,7 @@ class Node:
         self.partitions = Partitions()
         self.partitions.leader_elsewhere = self._leader_elsewhere
         self.pool = InputPool(settings.limits.input_pool_bytes_max, settings.limits.frame_lent_bytes)
+        self.codec = CodecWorker(ports.workers, settings.limits)
         self.stalls = StallMeter(settings.stall_ms_max)
         self.predecessors = Predecessors()
         self.fetch_sessions = FetchSessions(self.entropy)
@@ -332,14 +334,20 @@ class Node:
         if membership.is_broker:
             place = await self._listen(settings.listen_host, settings.listen_port, "penstock dev --port, or listeners")
             service = Service(
-                self, self.dispatch, settings.limits, self.pool, self.complaints, self._forward_to_controller
+                self,
+                self.dispatch,
+                settings.limits,
+                self.pool,
+                self.complaints,
+                self.codec,
+                self._forward_to_controller,
             )
             self.listener = ConnectionListener(place, service, self.clock)
             self._listeners.append(self.listener)
             self.doors["clients"] = self.listener, self.dispatch
         if membership.listener is not None and membership.is_controller:
             place = await self._listen(membership.listener.host, membership.listener.port, "listeners")
-            service = Service(self, self.controller_dispatch, settings.limits, self.pool, self.complaints)
+            service = Service(self, self.controller_dispatch, settings.limits, self.pool, self.complaints, self.codec)
             self._controller_listener = ConnectionListener(place, service, self.clock)
             self._listeners.append(self._controller_listener)
             self.doors["controllers"] = self._controller_listener, self.controller_dispatch

@@ -1,12 +1,13 @@
 """How a handler says what it serves, and what it is told about the call.
 
 A plain handler takes a decoded request and returns a response; it is a barrier: no other request of its connection is
-under way meanwhile. A framed handler (Produce, Fetch) reads its request from the frame itself and returns buffers, or
-something to await that gives them; its first stage, up to that return, runs in the order in which requests arrived.
+under way meanwhile. An overlapping handler takes a decoded request and returns buffers, or something to await that
+gives them; its first stage, up to that return, runs in the order in which requests arrived. A framed handler (Produce)
+overlaps, too, and reads its request from the frame itself.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -38,8 +39,17 @@ class Later(ABC):
         """Nobody wants it any more: nothing is called from now on."""
 
 
+class Unfinished:
+    """A first stage that takes many turns of the loop. Later requests of the connection wait for it."""
+
+    __slots__ = ("rest",)
+
+    def __init__(self, rest: "Coroutine[Any, Any, Answer]") -> None:
+        self.rest = rest
+
+
 Answer: TypeAlias = Buffers | Awaitable[Buffers] | Later | None
-"""What a framed handler returns; None when the client wants no answer (acks=0).
+"""What a framed or an overlapping handler returns; None when the client wants no answer (acks=0).
 
 What is still to come holds no file slice before it begins or runs: if the client goes at that moment, it never does.
 """
@@ -78,6 +88,8 @@ class Call:
     local: str
     """Host and port that it reached."""
     client: Client = field(default_factory=Client)
+    request_bytes: int = 0
+    """The size of the request's frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,9 @@ class Served:
     request: type[Request]
     handle: Callable[..., Any]
     is_framed: bool
+    """Whether it reads its requests from their frames."""
+    overlaps: bool = False
+    """Whether later requests of the connection begin before it is answered."""
     is_prompt: bool = False
     """Whether its first stage is a plain function: answers to requests before it may then leave after it."""
     is_for_controller: bool = False
@@ -110,19 +125,34 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 def serves(request: type[Request], *, is_for_controller: bool = False) -> Callable[[H], H]:
     """Marks a plain handler: `async def handler(request, call) -> response`."""
-    return _mark(request, is_framed=False, is_for_controller=is_for_controller)
+    return _mark(request, is_for_controller=is_for_controller)
+
+
+def serves_overlapping(request: type[Request], *, is_prompt: bool = False) -> Callable[[H], H]:
+    """Marks an overlapping handler: `async def handler(request, call) -> answer`; without `async` if prompt."""
+    return _mark(request, overlaps=True, is_prompt=is_prompt)
 
 
 def serves_frames(request: type[Request], *, is_prompt: bool = False) -> Callable[[H], H]:
-    """Marks a framed handler: `async def handler(call, frame, position) -> answer`; without `async` if prompt."""
-    return _mark(request, is_framed=True, is_prompt=is_prompt)
+    """Marks a framed handler: `async def handler(call, frame, position) -> answer`; without `async` if prompt.
+
+    A prompt handler may return Unfinished.
+    """
+    return _mark(request, is_framed=True, overlaps=True, is_prompt=is_prompt)
 
 
 def _mark(
-    request: type[Request], *, is_framed: bool, is_prompt: bool = False, is_for_controller: bool = False
+    request: type[Request],
+    *,
+    is_framed: bool = False,
+    overlaps: bool = False,
+    is_prompt: bool = False,
+    is_for_controller: bool = False,
 ) -> Callable[[H], H]:
     def mark(handle: H) -> H:
-        handle.served = Served(request, handle, is_framed, is_prompt, is_for_controller)  # type: ignore[attr-defined]
+        handle.served = Served(  # type: ignore[attr-defined]
+            request, handle, is_framed, overlaps, is_prompt, is_for_controller
+        )
         return handle
 
     return mark

@@ -14,6 +14,9 @@ from penstock.model.errors import FrameTooLarge
 from penstock.model.limits import DEFAULT_LIMITS
 
 _LENGTH = struct.Struct(">i")
+_KEY = struct.Struct(">h")
+PRODUCE = 0
+"""The key of the only API whose requests carry records."""
 _ZEROS = memoryview(bytes(1024 * 1024))
 """What a buffer grows by at most. Zeros that are made anew each time cost more than it costs to receive into them."""
 
@@ -21,15 +24,29 @@ _ZEROS = memoryview(bytes(1024 * 1024))
 class FrameReader:
     """Cuts a stream of bytes into frames of at most `frame_bytes_max` bytes."""
 
-    __slots__ = ("_buffer", "_end", "_first_bytes", "_growth_bytes", "_start", "_view", "frame_bytes_max", "is_lent")
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_first_bytes",
+        "_growth_bytes",
+        "_start",
+        "_view",
+        "frame_bytes_max",
+        "is_lent",
+        "request_bytes_max",
+    )
 
     def __init__(
         self,
         frame_bytes_max: int,
         first_bytes: int = DEFAULT_LIMITS.frame_first_bytes,
         growth_bytes: int = DEFAULT_LIMITS.frame_growth_bytes,
+        *,
+        request_bytes_max: int | None = None,
     ) -> None:
+        """With `request_bytes_max`, frames are requests, and only Produce may be larger than that."""
         self.frame_bytes_max = frame_bytes_max
+        self.request_bytes_max = frame_bytes_max if request_bytes_max is None else request_bytes_max
         self._first_bytes = first_bytes
         self._growth_bytes = growth_bytes
         self._buffer: bytearray | None = None
@@ -138,6 +155,8 @@ class FrameReader:
                 if found:  # hand out what came before; the next call refuses
                     break
                 raise FrameTooLarge(f"a frame announces {length} bytes; allowed are 0 to {self.frame_bytes_max}")
+            if length > self.request_bytes_max and end - start >= 6 and not found:
+                self._check_large(buffer, start, length)
             behind = start + 4 + length
             if behind > end:
                 break
@@ -148,6 +167,14 @@ class FrameReader:
         if found:
             self._leave_behind(buffer, start, end)
         return found
+
+    def _check_large(self, buffer: bytearray, start: int, length: int) -> None:
+        """Refuses a large frame as soon as its first bytes say that it carries no records."""
+        (key,) = _KEY.unpack_from(buffer, start + 4)
+        if key != PRODUCE:
+            raise FrameTooLarge(
+                f"a request with API key {key} announces {length:,} bytes; allowed are {self.request_bytes_max:,}"
+            )
 
     def _leave_behind(self, buffer: bytearray, start: int, end: int) -> None:
         """Moves what is left to a buffer of its own: the old one belongs to the frames now. A lent one stays."""

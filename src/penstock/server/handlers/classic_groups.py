@@ -16,8 +16,7 @@ from penstock.model.errors import ErrorCode
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.server.group_answer import ask_group, check_latest, framed
 from penstock.server.handlers.needs import node_of
-from penstock.server.serving import Answer, Call, serves_frames
-from penstock.wire.codec import decode_request
+from penstock.server.serving import Answer, Call, serves_overlapping
 from penstock.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.wire.messages.join_group import JoinGroupRequest
 from penstock.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -27,11 +26,10 @@ JOIN_BYTES_MAX: Final = DEFAULT_LIMITS.batch_bytes_max
 """What a member says of itself lies in one record."""
 
 
-@serves_frames(JoinGroupRequest, is_prompt=True)
-def join_group(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(JoinGroupRequest, is_prompt=True)
+def join_group(request: JoinGroupRequest, call: Call) -> Answer:
     """A member comes, or comes again."""
-    request = decode_request(JoinGroupRequest, call.version, frame, position)
-    if len(frame) > JOIN_BYTES_MAX:
+    if call.request_bytes > JOIN_BYTES_MAX:
         return framed(call, joining.refusal(ErrorCode.INVALID_REQUEST, call.version, request.member_id))
     groups = node_of(call).groups
     check_latest(groups, call, request.group_id, request.member_id)
@@ -44,26 +42,23 @@ def join_group(call: Call, frame: memoryview, position: int) -> Answer:
     )
 
 
-@serves_frames(SyncGroupRequest, is_prompt=True)
-def sync_group(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(SyncGroupRequest, is_prompt=True)
+def sync_group(request: SyncGroupRequest, call: Call) -> Answer:
     """A member asks for what it is to read; the leader says who reads what."""
-    request = decode_request(SyncGroupRequest, call.version, frame, position)
     return ask_group(node_of(call).groups, call, request.group_id, request, joining.sync_refusal)
 
 
-@serves_frames(HeartbeatRequest, is_prompt=True)
-def heartbeat(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(HeartbeatRequest, is_prompt=True)
+def heartbeat(request: HeartbeatRequest, call: Call) -> Answer:
     """A member lives."""
-    request = decode_request(HeartbeatRequest, call.version, frame, position)
     return ask_group(
         node_of(call).groups, call, request.group_id, request, lambda code: HeartbeatResponse(error_code=code)
     )
 
 
-@serves_frames(LeaveGroupRequest, is_prompt=True)
-def leave_group(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(LeaveGroupRequest, is_prompt=True)
+def leave_group(request: LeaveGroupRequest, call: Call) -> Answer:
     """Members go."""
-    request = decode_request(LeaveGroupRequest, call.version, frame, position)
     return ask_group(
         node_of(call).groups, call, request.group_id, request, lambda code: LeaveGroupResponse(error_code=code)
     )

@@ -14,8 +14,7 @@ from penstock.model.errors import ErrorCode
 from penstock.server.group_answer import ask_group, check_latest, framed
 from penstock.server.handlers.group_admin import ask_shards
 from penstock.server.handlers.needs import node_of
-from penstock.server.serving import Answer, Call, serves, serves_frames
-from penstock.wire.codec import decode_request
+from penstock.server.serving import Answer, Call, serves, serves_overlapping
 from penstock.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -29,10 +28,9 @@ from penstock.wire.messages.consumer_group_heartbeat import (
 FEATURE = "group.version"
 
 
-@serves_frames(ConsumerGroupHeartbeatRequest, is_prompt=True)
-def consumer_group_heartbeat(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(ConsumerGroupHeartbeatRequest, is_prompt=True)
+def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call) -> Answer:
     """A member comes, stays or goes, and learns what it is to read."""
-    request = decode_request(ConsumerGroupHeartbeatRequest, call.version, frame, position)
     groups = node_of(call).groups
     if not speaks_consumer_protocol(call):
         return framed(call, _refused(ErrorCode.UNSUPPORTED_VERSION))

@@ -24,9 +24,8 @@ from penstock.server.long_poll import LongPoll
 from penstock.server.nearby_reading import NearbyReading
 from penstock.server.reading import NO_RECORDS, Reading
 from penstock.server.replica_reading import ReplicaReading
-from penstock.server.serving import Answer, Buffers, Call, serves_frames
+from penstock.server.serving import Answer, Buffers, Call, serves_overlapping
 from penstock.server.session_poll import SessionPoll
-from penstock.wire.codec import decode_request
 from penstock.wire.hot.fetch import (
     FIRST_WITH_ENDPOINTS,
     FIRST_WITH_TOPIC_IDS,
@@ -46,10 +45,9 @@ LAST_WITHOUT_STORAGE_ERROR = 5
 FIRST_WITH_BROKER_EPOCHS = 15
 
 
-@serves_frames(FetchRequest, is_prompt=True)
-def fetch(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(FetchRequest, is_prompt=True)
+def fetch(request: FetchRequest, call: Call) -> Answer:
     """Looks once; if that is not enough, the rest waits."""
-    request = decode_request(FetchRequest, call.version, frame, position)
     node = node_of(call)
     is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
     if is_follower and call.version < FIRST_WITH_BROKER_EPOCHS:

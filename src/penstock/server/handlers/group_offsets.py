@@ -20,8 +20,7 @@ from penstock.model.errors import ErrorCode
 from penstock.server.group_answer import GroupAnswer, asked_by, framed
 from penstock.server.group_shard import DrivenShard
 from penstock.server.handlers.needs import Needs, node_of
-from penstock.server.serving import Answer, Call, serves, serves_frames
-from penstock.wire.codec import decode_request
+from penstock.server.serving import Answer, Call, serves, serves_overlapping
 from penstock.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -60,11 +59,10 @@ _ELSEWHERE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILA
 # --- committing -------------------------------------------------------------------------------------------------------
 
 
-@serves_frames(OffsetCommitRequest, is_prompt=True)
-def offset_commit(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(OffsetCommitRequest, is_prompt=True)
+def offset_commit(request: OffsetCommitRequest, call: Call) -> Answer:
     """A group remembers how far it has read."""
     version = call.version
-    request = decode_request(OffsetCommitRequest, version, frame, position)
     node = node_of(call)
     image = node.controller.image
     known, gone = _split(request.topics, image, version)

@@ -17,9 +17,8 @@ from penstock.model.errors import ErrorCode
 from penstock.server.advertised import brokers_for
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.metadata_answer import TOPIC_OPERATIONS, UNTOLD_OPERATIONS, encode_topic, write_answer
-from penstock.server.serving import Answer, Call, serves_frames
+from penstock.server.serving import Answer, Call, serves_overlapping
 from penstock.server.topic_creation import create_missing
-from penstock.wire.codec import decode_request
 from penstock.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -33,11 +32,10 @@ CLUSTER_OPERATIONS = 8096
 """Everything that can be done to a cluster, as bits."""
 
 
-@serves_frames(MetadataRequest)
-async def metadata(call: Call, frame: memoryview, position: int) -> Answer:
-    """Framed, because what it sends is kept encoded."""
+@serves_overlapping(MetadataRequest)
+async def metadata(request: MetadataRequest, call: Call) -> Answer:
+    """Returns buffers, because what it sends is kept encoded."""
     version = call.version
-    request = decode_request(MetadataRequest, version, frame, position)
     node = node_of(call)
     topics = request.topics
     if topics is not None and version < FIRST_WITH_IDS and any(t.name is None or t.topic_id != ZERO_ID for t in topics):

@@ -6,6 +6,7 @@ from penstock.log.directory import DataDirectory
 from penstock.model.ports import Clock
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.adoption import Adoption
+from penstock.server.codec_worker import CodecWorker
 from penstock.server.complaints import Complaints
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
@@ -46,6 +47,7 @@ class Needs(Protocol):
     topic_pieces: TopicPieces
     departures: Departures
     complaints: Complaints
+    codec: CodecWorker
     data_path: str
     """Where the data directory lies, as its operator named it."""
     cluster_id: str

@@ -14,8 +14,7 @@ from penstock.model.errors import ErrorCode
 from penstock.model.ports import Clock
 from penstock.server.quorum_messages import NotOurs, reply_to_wire, request_from_wire
 from penstock.server.quorum_runner import QuorumRunner
-from penstock.server.serving import Answer, Buffers, Call, serves, serves_frames
-from penstock.wire.codec import decode_request
+from penstock.server.serving import Answer, Buffers, Call, serves, serves_overlapping
 from penstock.wire.declare import Response
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -68,10 +67,10 @@ async def fetch_snapshot(request: FetchSnapshotRequest, call: Call) -> FetchSnap
     return await _ask(request, call, refused)
 
 
-@serves_frames(FetchRequest)
-async def fetch(call: Call, frame: memoryview, position: int) -> Answer:
+@serves_overlapping(FetchRequest)
+async def fetch(request: FetchRequest, call: Call) -> Answer:
     """Hands records out, now or when there are any; requests behind it do not wait."""
-    return _fetch(decode_request(FetchRequest, call.version, frame, position), call)
+    return _fetch(request, call)
 
 
 async def _fetch(request: FetchRequest, call: Call) -> Buffers:

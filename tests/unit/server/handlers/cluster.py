@@ -42,7 +42,7 @@ from penstock.server.upkeep_loop import Upkeep
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.simulator.loop import new_loop
 from penstock.wire.api import Api
-from penstock.wire.codec import encode
+from penstock.wire.codec import decode, encode
 from penstock.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.unit.server.handlers.stand import Stand, finish, read_answer
 
@@ -183,8 +183,8 @@ class Cluster(Stand):
         return await self.ask_metadata(MetadataRequest(topics=topics, **options), version)
 
     async def ask_metadata(self, request: MetadataRequest, version: int) -> MetadataResponse:
-        frame = memoryview(bytearray(b"head") + encode(request, version))
-        answer = await finish(await metadata(self.call(3, version), frame, 4))
+        asked = decode(MetadataRequest, version, encode(request, version))
+        answer = await finish(await metadata(asked, self.call(3, version)))
         return cast("MetadataResponse", read_answer(answer, 3, version))
 
     @property

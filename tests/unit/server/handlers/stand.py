@@ -26,7 +26,7 @@ from penstock.server.order import release
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
 from penstock.server.predecessors import Predecessors
-from penstock.server.serving import Answer, Buffers, Call, Later
+from penstock.server.serving import Answer, Buffers, Call, Later, Unfinished
 from penstock.server.upkeep_loop import Upkeep
 from penstock.simulator.clock import SimulatedClock
 from penstock.simulator.entropy import SimulatedEntropy
@@ -122,10 +122,13 @@ class Stand:
         return decode(type(response), version, encode(response, version))
 
     async def begin(self, request: ProduceRequest | FetchRequest, version: int, correlation_id: int = 7) -> Answer:
-        """The first stage of a framed handler."""
-        frame = memoryview(bytearray(b"head") + encode(request, version))
+        """The first stage of an overlapping handler."""
         call = self.call(request.KEY, version, correlation_id)
-        return produce(call, frame, 4) if isinstance(request, ProduceRequest) else fetch(call, frame, 4)
+        if isinstance(request, ProduceRequest):
+            answer = produce(call, memoryview(bytearray(b"head") + encode(request, version)), 4)
+        else:
+            answer = fetch(decode(FetchRequest, version, encode(request, version)), call)
+        return await answer.rest if isinstance(answer, Unfinished) else answer
 
     async def produce(self, request: ProduceRequest, version: int = 12) -> ProduceResponse:
         return cast("ProduceResponse", read_answer(await finish(await self.begin(request, version)), 0, version))
