@@ -185,7 +185,10 @@ class History:
     def truncate(self, waits: int | None = None) -> None:
         if not self.expected.batches:
             return
-        end = self.random.choice(self.expected.batches)[0]
+        end, data = self.random.choice(self.expected.batches)
+        end += self.random.choice(
+            [0, BatchView(data).last_offset_delta]
+        )  # also inside of a batch, which goes as a whole
         end = max(end, self.log.high_watermark, self.log.start_offset)
         boundaries = [base for base, data in self.expected.batches if base <= end]
         self.expected.promised_end = min(self.expected.promised_end, boundaries[-1] if boundaries else 0)

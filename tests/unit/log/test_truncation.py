@@ -129,6 +129,54 @@ def test_a_power_cut_in_between_leaves_the_promised_part(waits: int, is_torn: bo
             assert place.stored() == before[: len(place.stored())]
 
 
+@pytest.mark.parametrize("settles", [False, True])
+@pytest.mark.parametrize("is_torn", [False, True])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_power_cut_while_a_new_segment_is_cut_to_nothing_is_not_damage(
+    more: int, is_torn: bool, settles: bool
+) -> None:
+    """The ledger vouches for everything before the segment, and the segment's name is not on the disk yet."""
+    for waits in range(8):
+        for seed in range(8 if is_torn else 1):
+            place = Place(suspends=True, is_torn=is_torn, seed=seed)
+            place.append_many(3)
+            place.commit()
+            promised = place.stored()
+            place.log.roll()
+            if settles:
+                place.settle()
+            for count in (2, *[1] * more):
+                place.append(a_batch(count))
+            with suppress(PowerCut):
+                drive(place.directory.truncate(place.log, 4, now_ms=0), waits)
+                assert place.log.written_end == 3
+                assert waits > 1, "there is nothing to interrupt"
+            log = place.cut_power()
+            assert place.directory.findings.damage == []
+            assert log.offline_reason is None
+            assert log.written_end in (3, 5, 5 + more)
+            assert place.stored()[:3] == promised
+            place.append_many(2)
+            place.commit()
+            end = place.log.written_end
+            assert place.cut_power().written_end == end
+            assert place.directory.findings.damage == []
+
+
+def test_a_segment_that_is_cut_to_nothing_is_covered_by_the_next_round() -> None:
+    place = Place()
+    place.append_many(3)
+    place.commit()
+    place.log.roll()
+    place.append(a_batch(2))
+    place.truncate(4)
+    assert place.log.durable_end == 3
+    place.commit()
+    assert place.directory.ledger.entries[1][1:4] == (3, 0, 3)
+    assert place.cut_power().written_end == 3
+    assert place.directory.findings.damage == []
+
+
 def test_what_the_ledger_is_just_being_told_is_taken_back() -> None:
     """The records of a round are synced and its ledger entry is on the way when a truncation comes."""
     place = Place(suspends=True)
