@@ -93,8 +93,8 @@ async def _truncate(
 ) -> None:
     segment = log.segments[keep]
     said = ledger.entries.get(log.identity.number)  # also by a round that is under way
-    # Of a segment that is cut to nothing the ledger must not speak: its name may not be on the disk yet, and a power cut
-    # would then find the promised end in no file. What the ledger says of the segment before stays true.
+    # The ledger must not name a segment that is cut to nothing: its file may not be on the disk yet, and recovery would
+    # then find the promised end in no file. The ledger's entry for the segment before stays true.
     is_promised = said is not None and (
         said.end_offset > shortened.end_offset or (said.end_offset == shortened.end_offset and shortened.size_bytes > 0)
     )

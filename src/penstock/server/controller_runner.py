@@ -196,6 +196,10 @@ class ControllerRunner:
             self.fail(f"the metadata log cannot be read: {error}; restore it from a backup")
             self._on_offline(f"This node cannot follow the cluster any more: {self.offline_reason}.")
             return
+        except Exception as error:  # who listens to images may have missed one
+            self.fail(f"a mistake of ours ({error!r})")
+            self._on_offline(f"This node cannot follow the cluster any more: {self.offline_reason}; start it again.")
+            raise
         if self._loading is not None or self.position < self._final_end:
             self._is_going_on = True
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -301,10 +305,10 @@ class ControllerRunner:
             self._step_down()
             return
         now = self._clock.monotonic_ms()
-        self._controller.time_passes(now)
-        self._hear_myself()
         wake_at: int | None = None
         try:
+            self._controller.time_passes(now)
+            self._hear_myself()
             decision = self._controller.decide(Tick(), now)
             if decision.records:
                 self._record(decision.records)
@@ -313,6 +317,12 @@ class ControllerRunner:
             return
         except ProtocolError as error:  # a full disk, for example: it is tried again
             logger.warning("What the controller does by itself did not succeed: %s.", error)
+        except Exception:
+            # Without its timer an active controller would fence nobody and elect nobody. Ending the node would not
+            # help: the next controller has the same image.
+            logger.critical(
+                "A mistake of ours in what the controller does by itself; it is tried again.", exc_info=True
+            )
         wait_ms = WAKE_MS if wake_at is None else min(max(0, wake_at - now), WAKE_MS)
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._tick)
 

@@ -7,7 +7,7 @@ one timer for all connections: a sweep each second looks at each of them.
 import asyncio
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from penstock.model.ports import Clock, Connection, Listener
@@ -37,6 +37,8 @@ class ConnectionListener:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
         self._all_ended: asyncio.Future[None] | None = None
+        self.on_broken: Callable[[str], None] = lambda _sentence: None
+        """Called when nobody is accepted any more: a node that nobody reaches must not go on leading."""
         self.refused = 0
         """Connections that were closed because of a limit."""
 
@@ -54,6 +56,8 @@ class ConnectionListener:
     def start(self) -> None:
         """Begins to accept."""
         self._tasks = [asyncio.create_task(self._accept()), asyncio.create_task(self._sweep())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
 
     async def stop(self, deadline_ms: int) -> None:
         """Accepts no more, lets requests under way finish until the deadline, and closes what is left."""
@@ -80,6 +84,14 @@ class ConnectionListener:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._service.complaints.tick()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.critical("%s failed by a mistake of ours: %r.", self.address, error, exc_info=error)
+            self.on_broken(
+                f"{self.address} accepts no connections any more by a mistake of ours ({error!r}): "
+                "start the node again, and report this."
+            )
 
     # --- accepting ------------------------------------------------------------------------------------------------
 

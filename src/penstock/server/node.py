@@ -240,6 +240,7 @@ class Node:
         self.is_serving = False
         """Whether it has joined its cluster."""
         self.is_stopping = False
+        self._has_failed = False
 
     @property
     def metrics_address(self) -> str:
@@ -276,11 +277,11 @@ class Node:
         self._put_together()
         self._rounds = GroupCommit(self.directory, self._on_round)
         self._commit = self._watch(self._rounds.run(), "group commit")
-        self._watch(self.stalls.run(), "stall meter")
+        self._watch(self.stalls.run(), "stall meter", is_vital=False)
         try:
             await self._open()
             self._joining = asyncio.get_running_loop().create_task(self._join())
-            self._joining.add_done_callback(lambda done: _tell(done, "joining"))
+            self._joining.add_done_callback(lambda done: self._ended(done, "joining"))
             if settings.membership.is_alone:
                 await self.ready()
         except BaseException:
@@ -325,6 +326,7 @@ class Node:
         self._losses = Losses(self.controller)
         self.groups = GroupCoordinator(self.controller, self.clock, self.entropy, self.partitions)
         self.replicas.on_led = self._on_led
+        self.replicas.on_broken = self._fail
         self.adoption = Adoption(self.controller, self.directory, self.replicas, self._wardrobe, self.upkeep.lock)
         self.controller.subscribe(lambda _changes, _image: self._snapshot_if_due())
 
@@ -343,12 +345,14 @@ class Node:
                 self._forward_to_controller,
             )
             self.listener = ConnectionListener(place, service, self.clock)
+            self.listener.on_broken = self._fail
             self._listeners.append(self.listener)
             self.doors["clients"] = self.listener, self.dispatch
         if membership.listener is not None and membership.is_controller:
             place = await self._listen(membership.listener.host, membership.listener.port, "listeners")
             service = Service(self, self.controller_dispatch, settings.limits, self.pool, self.complaints, self.codec)
             self._controller_listener = ConnectionListener(place, service, self.clock)
+            self._controller_listener.on_broken = self._fail
             self._listeners.append(self._controller_listener)
             self.doors["controllers"] = self._controller_listener, self.controller_dispatch
         await self.quorum.load()
@@ -562,7 +566,9 @@ class Node:
 
     def _fail(self, sentence: str) -> None:
         self.controller.fail(self.quorum.offline_reason or sentence)
-        self._on_failure(sentence)
+        if not self._has_failed:
+            self._has_failed = True
+            self._on_failure(sentence)
 
     # --- stopping -------------------------------------------------------------------------------------------------
 
@@ -638,20 +644,27 @@ class Node:
         self.replicas.synced(covered)
         self.quorum.advance()
 
-    def _watch(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
-        """Runs something for as long as the node lives; its failure is told at once."""
+    def _watch(self, work: Coroutine[None, None, None], name: str, *, is_vital: bool = True) -> "asyncio.Task[None]":
+        """Runs something for as long as the node lives. The node does not outlive what is vital."""
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(lambda done: _tell(done, name))
+        task.add_done_callback(lambda done: self._ended(done, name, is_vital=is_vital))
         self._tasks.append(task)
         return task
+
+    def _ended(self, task: "asyncio.Task[None]", name: str, *, is_vital: bool = True) -> None:
+        """Ends the node if a task died of an exception that nobody expected.
+
+        Without group commit, for example, the node would keep its leaderships and acknowledge nothing; other brokers
+        can take over only once it is gone.
+        """
+        if task.cancelled() or (error := task.exception()) is None or isinstance(error, CannotStart):
+            return
+        if self._has_failed:  # others fail because of the first, which is reported
+            return
+        logger.critical("The %s failed by a mistake of ours: %r.", name, error, exc_info=error)
+        if is_vital and not self.is_stopping:
+            self._fail(f"The {name} failed by a mistake of ours ({error!r}): start the node again, and report this.")
 
 
 def _tell_trouble(log: Log, error: Exception) -> None:
     logger.warning("Upkeep of %s did not succeed: %s", log.path, error)
-
-
-def _tell(task: "asyncio.Task[None]", name: str) -> None:
-    if task.cancelled() or isinstance(task.exception(), CannotStart):
-        return
-    if (error := task.exception()) is not None:
-        logger.critical("The %s failed by a mistake of ours: restart the node.", name, exc_info=error)

@@ -262,8 +262,12 @@ class QuorumRunner:
         self._drain()
 
     def _drain(self) -> None:
-        while self._outbox and not self._is_persisting and self.offline_reason is None:
-            self._do(self._outbox.popleft())
+        try:
+            while self._outbox and not self._is_persisting and self.offline_reason is None:
+                self._do(self._outbox.popleft())
+        except Exception as error:  # an effect is lost, and the core believes that it was carried out
+            self._fail(f"a mistake of ours ({error!r})")
+            raise
 
     def _do(self, effect: Effect) -> None:
         match effect:

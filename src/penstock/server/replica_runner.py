@@ -86,6 +86,8 @@ class ReplicaRunner:
         self._timer_ms = 0
         self.on_failed: Callable[[], None] = lambda: None
         """Called when a log has failed that others have, too."""
+        self.on_broken: Callable[[str], None] = lambda _sentence: None
+        """Called when a step or an effect raised: what the core then holds is not known, and the node must end."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         self.on_led: Callable[[Key, Log, Placed, int], None] = _nobody_asks
         """Called when a partition is led here in a new epoch, which begins at this offset."""
@@ -220,14 +222,25 @@ class ReplicaRunner:
             while self._events and self._core is not None:
                 for effect in self._core.step(self._events.popleft(), self._now):
                     _EFFECTS[type(effect)](self, effect)
+        except Exception as error:
+            self._broke(error)
+            raise
         finally:
             self._is_stepping = False
         self._set_timer()
 
     def _carry_out(self, effects: list[wanted.Effect]) -> None:
-        for effect in effects:
-            _EFFECTS[type(effect)](self, effect)
+        try:
+            for effect in effects:
+                _EFFECTS[type(effect)](self, effect)
+        except Exception as error:
+            self._broke(error)
+            raise
         self._set_timer()  # somebody may be late from now on
+
+    def _broke(self, error: BaseException) -> None:
+        logger.critical("Replication failed by a mistake of ours: %r.", error, exc_info=error)
+        self.on_broken(f"Replication failed by a mistake of ours ({error!r}): start the node again, and report this.")
 
     def _set_timer(self) -> None:
         if self._core is None:
@@ -258,7 +271,7 @@ class ReplicaRunner:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.critical("Replication failed by a mistake of ours: restart the node.", exc_info=error)
+            self._broke(error)
 
     def _tell(self, core: Replicas, event: Event) -> None:
         if core is self._core:

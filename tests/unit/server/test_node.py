@@ -154,4 +154,4 @@ def test_a_failure_in_the_background_is_told(drive: Drive, caplog: pytest.LogCap
         await place.settle()
 
     drive(story)
-    assert "The planted task failed by a mistake of ours: restart the node." in caplog.messages
+    assert "The planted task failed by a mistake of ours: RuntimeError('a planted mistake')." in caplog.messages
