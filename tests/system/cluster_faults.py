@@ -3,14 +3,16 @@
     python -m tests.system.cluster_faults --kills 100 --record
     python -m tests.system.cluster_faults --power-cuts 20 --cuts 20 --pauses 20 --rolls 5 --seconds 600 --record
     python -m tests.system.cluster_faults --power-cuts 20 --durability replicated --wide-cuts 10 --record
+    python -m tests.system.cluster_faults --kills-of-all 100 --record
 
 Every topic has three replicas, two of which must be in sync; the producers, librdkafka's and Java's, are idempotent and
 ask for acks=all. The next fault comes when all replicas are in sync again. Then: nothing that was acknowledged is lost,
 doubled or out of order, nobody has given up, all replicas are equal on the stopped disks, no two controllers were
 active in one epoch, and every sequence that was refused as out of order followed one that was refused to come again.
 With `--durability replicated` power is cut of one node at a time, which is as far as its promise goes; `--wide-cuts` go
-beyond it (`wide_cuts.py`). `--record` adds to docs/results/cluster-faults.md; `--seconds` ends a piece of a longer
-campaign; `--plant` gives all nodes a bug that the checks must find.
+beyond it (`wide_cuts.py`). `--kills-of-all` kills all processes at once, also with `replicated`: they must lose
+nothing, and everything must be writable within 10 s of their start. `--record` adds to docs/results/cluster-faults.md;
+`--seconds` ends a piece of a longer campaign; `--plant` gives all nodes a bug that the checks must find.
 """
 
 import argparse
@@ -28,7 +30,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -54,6 +56,7 @@ from tests.system.witness import Fate, fates_in, unexplained
 RESULTS: Final = ROOT / "docs" / "results"
 KILLS, POWER_CUTS, CUTS, PAUSES, ROLLS = "SIGKILL", "power cut", "network cut", "pause", "rolling restart"
 ONE_CUTS, WIDE_CUTS = "power cut of one, `replicated`", "power cut of several, `replicated`"
+ALL_KILLS: Final = "SIGKILL of all, `replicated`"
 LOSSY: Final = (POWER_CUTS, ONE_CUTS, WIDE_CUTS)
 NODES: Final = (1, 2, 3)
 TOPICS: Final = (("orders", 4), ("clicks", 2))
@@ -64,6 +67,7 @@ REPLICATED: Final = {**SETTINGS, "durability": "replicated", "flush_ms": "1000"}
 RATE: Final = 2_000.0
 JAVA_RATE: Final = 500.0
 WHOLE_S: Final = 60.0
+WRITABLE_S: Final = 10.0
 ASK_MS: Final = 30_000
 FAULT_S: Final = (4.0, 8.0)
 """Pauses and cuts last longer than a session (3 s)."""
@@ -171,6 +175,18 @@ class Town:
             time.sleep(0.1)
         raise Broken(f"not whole again after {WHOLE_S} s: {'; '.join(behind)}")
 
+    def until_writable(self) -> None:
+        """All partitions have a leader and enough in sync for acks=all."""
+        in_sync_min = int(SETTINGS["min_insync_replicas"])
+        deadline = time.monotonic() + WHOLE_S
+        while time.monotonic() < deadline:
+            with suppress(ClientError):
+                partitions = [each for topic in self.topics() for each in topic.partitions]
+                if all(each.leader in NODES and len(each.isr) >= in_sync_min for each in partitions):
+                    return
+            time.sleep(0.05)
+        raise Broken(f"not all partitions can be written {WHOLE_S} s after the start")
+
     # --- what must be true of nodes
 
     def check_words(self) -> None:
@@ -241,6 +257,7 @@ class Nemesis:
             CUTS: self._cut_network,
             PAUSES: self._pause,
             ROLLS: self._roll,
+            ALL_KILLS: self._kill_all,
         }[kind]()
 
     def _someone(self) -> int:
@@ -261,6 +278,9 @@ class Nemesis:
             self._crash(self._random.sample(NODES, 2), signal.SIGKILL)
         else:
             self._crash([self._someone()], signal.SIGKILL)
+
+    def _kill_all(self) -> None:
+        self._crash(list(NODES), signal.SIGKILL)
 
     def _cut_power(self) -> None:
         if self._random.random() < 0.15:
@@ -353,6 +373,7 @@ def run(
     rate: float = RATE,
     java_rate: float = JAVA_RATE,
     settings: Mapping[str, str] | None = None,
+    writable_s_max: float = WRITABLE_S,
 ) -> Outcome:
     """So many faults under load, as far as the time goes, then looks at what is left."""
     began = time.monotonic()
@@ -365,17 +386,20 @@ def run(
         town = Town(directory, network=network, lossy_seed=lossy_seed, plant=plant, settings=settings)
         with town:
             town.until_all_serve()
-            configs = REPLICATED if kind == ONE_CUTS else SETTINGS
+            configs = REPLICATED if kind in (ONE_CUTS, ALL_KILLS) else SETTINGS
             create_topics(town.bootstrap, (*TOPICS, JAVA_TOPIC), replication_factor=len(NODES), **configs)
             java = (*JAVA_TOPIC, java_rate)
             load = stack.enter_context(Load(town.bootstrap, TOPICS, rate=rate, seed=seed, java=java))
             nemesis = Nemesis(town, Random(seed))
             faults = 0
+            waits_s = [0.0]
             while faults < count and time.monotonic() - began < seconds_max and not load.problems:
                 town.until_whole()
                 await_progress(load)
                 nemesis.strike(kind)
                 faults += 1
+                if kind == ALL_KILLS:
+                    waits_s.append(await_writable(town, load))
                 _tell(f"{kind}: {faults} of {count}, {load.acked:,} acknowledged, {len(load.problems)} problems")
             town.until_whole()
             report = load.finish(is_spoilt=bool(load.problems))
@@ -384,11 +408,22 @@ def run(
         town.compare(report)
         fates = list(town.fates())
     alarms = [f"{each} is reported to have lost records" for each in sorted(town.reported_lost())]
-    problems = [*load.problems, *alarms, *(f"out of order without a reason: {each}" for each in unexplained(fates))]
+    late = [f"writable only {each:.1f} s after the start" for each in waits_s if each > writable_s_max]
+    unordered = [f"out of order without a reason: {each}" for each in unexplained(fates)]
+    problems = [*load.problems, *alarms, *late, *unordered]
     out_of_order = sum(each.is_out_of_order for each in fates)
     refused = sum(each.code is not ErrorCode.NONE for each in fates)
     took_s = time.monotonic() - began
-    return Outcome(kind, faults, nemesis.struck, took_s, report, out_of_order, refused, problems)
+    more = {"writable_after_ms_max": round(max(waits_s) * 1000)} if kind == ALL_KILLS else {}
+    return Outcome(kind, faults, nemesis.struck, took_s, report, out_of_order, refused, problems, more)
+
+
+def await_writable(town: Town, load: Load) -> float:
+    """Returns how many seconds after the start of the nodes everything can be written, and something was."""
+    began = time.monotonic()
+    town.until_writable()
+    await_progress(load)
+    return time.monotonic() - began
 
 
 def await_progress(load: Load) -> None:
@@ -416,6 +451,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = {"kills": KILLS, "power_cuts": POWER_CUTS, "cuts": CUTS, "pauses": PAUSES, "rolls": ROLLS}
     kinds["wide_cuts"] = WIDE_CUTS
+    kinds["kills_of_all"] = ALL_KILLS
     for name, kind in kinds.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=0, metavar="COUNT", help=f"faults: {kind}")
     parser.add_argument("--seed", type=int, help="of the first campaign; else one that no recorded run has taken")
@@ -501,6 +537,9 @@ consumers follow everything. One fault after the other, each when all replicas a
   their leader has reported, behind the offset that it named; while nobody leads them, `penstock cluster health` must
   say why. An operator then has a leader elected. A loss without such a report is a finding, and so is anything at all
   in rounds without a report.
+- **SIGKILL of all, `replicated`**: of all processes at once, on ordinary files, with topics of durability
+  `replicated`. The machine goes on, so its page cache has everything: nothing may be lost, no broker may report a loss,
+  and all partitions must be writable {WRITABLE_S:.0f} s after the nodes are started.
 - **Network cut**: nodes in network namespaces; one is alone, is heard by nobody, hears nobody, or has lost the link to
   one other, for four to eight seconds. Clients still reach everybody.
 - **Pause**: SIGSTOP for four to eight seconds, beyond the session of three.
@@ -551,6 +590,9 @@ def _cells(runs: list[dict[str, Any]]) -> str:
         lost = sum(each.get("lost", 0) for each in runs)
         partitions = sum(each.get("partitions_reported", 0) for each in runs)
         of_them += f"; {lost:,} records lost, {partitions:,} partitions that reported it"
+    if any("writable_after_ms_max" in each for each in runs):
+        longest_s = max(each["writable_after_ms_max"] for each in runs) / 1000
+        of_them = f"writable {longest_s:.1f} s after the start at the latest"
     cells = (f"{faults:,}", of_them, f"{acked:,}", f"{read:,}", f"{out_of_order:,}", str(findings), f"{seconds:,}")
     return f"| {runs[0]['kind']} | {' | '.join(cells)} |"
 

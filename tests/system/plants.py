@@ -1,5 +1,6 @@
 """Bugs that can be planted in a victim, to see that the checks of these tests turn red."""
 
+import os
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -8,11 +9,14 @@ from penstock.coordinator.consumer import NOTHING, ConsumerGroup, Member, Member
 from penstock.coordinator.work import Work
 from penstock.host.entropy import HostEntropy
 from penstock.log import directory, recovery
+from penstock.log.boot import Boot
 from penstock.log.log import Log, SyncTicket
 from penstock.log.producers import ProducerStates
+from penstock.log.segment import Segment
 from penstock.log.space import Reserve
 from penstock.metadata.image import Image
 from penstock.metadata.liveness import Liveness
+from penstock.metadata.names import METADATA_TOPIC
 from penstock.raft.replicas import VoterSet
 from penstock.replication.leader import Leader
 from penstock.server import quorum_runner
@@ -152,6 +156,32 @@ def vouch_for_all() -> None:
     _put(Node, "_previous_epoch", previous_epoch)
 
 
+def distrust_kills() -> None:
+    """Whoever was killed is taken for one whose machine lost power."""
+    begin = Boot.begin
+
+    async def begin_elsewhere(self: Boot, *, is_clean: bool) -> None:
+        self.boot_id = f"{self.boot_id}-{os.getpid()}"
+        await begin(self, is_clean=is_clean)
+
+    _put(Boot, "begin", begin_elsewhere)
+
+
+def cut_what_is_not_synced() -> None:
+    """After a kill only what was synced is left of a log, and nobody says so."""
+    scan = recovery._TailScan._scan
+
+    def scan_less(self: recovery._TailScan, segment: Segment) -> str | None:
+        path = self.log.path_of(segment, "log")
+        if self.entry is not None and self.log.identity.topic != METADATA_TOPIC and self.disk.exists(path):
+            is_behind = segment.base_offset > self.entry.segment_base
+            self.pool.file(path).truncate(0 if is_behind else self.entry.position)
+        return scan(self, segment)
+
+    _put(recovery._TailScan, "_scan", scan_less)
+    _put(Boot, "found_gap", lambda _self: None)
+
+
 def keep_losses_quiet() -> None:
     """What may be lost is said by nobody."""
     _put(Losses, "led", lambda *_arguments: None)
@@ -203,6 +233,8 @@ def give_at_once() -> None:
 PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "commit-alone": commit_alone,
+    "cut-what-is-not-synced": cut_what_is_not_synced,
+    "distrust-kills": distrust_kills,
     "fail-on-full-roll": fail_on_full_roll,
     "fail-on-full-write": fail_on_full_write,
     "fence-late": fence_late,

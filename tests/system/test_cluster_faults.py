@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 
 from penstock.model.errors import ErrorCode
-from tests.system import wide_cuts
-from tests.system.cluster_faults import CUTS, KILLS, ONE_CUTS, PAUSES, POWER_CUTS, run
+from tests.system import cluster_faults, wide_cuts
+from tests.system.cluster_faults import ALL_KILLS, CUTS, KILLS, ONE_CUTS, PAUSES, POWER_CUTS, WHOLE_S, run
 from tests.system.mortal_node import Broken
 from tests.system.witness import Fate, fates_in, unexplained
 
@@ -54,6 +54,25 @@ def test_a_loss_that_nobody_reports_is_found(tmp_path: Path) -> None:
     plant = "keep-losses-quiet"
     outcome = wide_cuts.run(tmp_path, 1, seed=7, plant=plant, rate=600.0, java_rate=None, shapes=["all at once"])
     assert any("nobody has said so" in each for each in outcome.problems), outcome.text()
+
+
+def test_with_replicated_durability_kills_of_all_processes_lose_nothing(tmp_path: Path) -> None:
+    outcome = run(tmp_path, ALL_KILLS, 2, seed=7, rate=600.0, java_rate=200.0, writable_s_max=WHOLE_S)
+    assert outcome.is_clean, outcome.text()
+    assert outcome.more["writable_after_ms_max"] > 0
+
+
+@pytest.mark.parametrize("plant", ["distrust-kills", "cut-what-is-not-synced"])
+def test_what_a_kill_of_all_processes_must_not_do_is_found(
+    plant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_faults, "WHOLE_S", 20.0)
+    try:
+        outcome = run(tmp_path, ALL_KILLS, 2, seed=7, rate=600.0, java_rate=200.0, plant=plant, writable_s_max=WHOLE_S)
+    except Broken:
+        assert plant == "distrust-kills"
+        return
+    assert outcome.report.anomalies, outcome.text()
 
 
 def fate(second: int, sequence: int, code: ErrorCode, place: str = "orders-0") -> Fate:
