@@ -121,7 +121,7 @@ def _offline(state: ClusterState, start: str) -> Iterator[Finding]:
         had_all = sorted({each for who in doubtful.values() for each in who})
         text = (
             f"{_count(lost, 'partition')} can be neither written nor read, and may have lost acknowledged records: "
-            f"{_names(lost)}; {_numbers('broker', had_all)} had them all, and came back after a kill or a power cut "
+            f"{_names(lost)}; {_numbers('broker', had_all)} had them all, and came back after a power cut "
             "(durability=replicated), or with damage"
         )
         yield wrong("lost", text, LOST)
