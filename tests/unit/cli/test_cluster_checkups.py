@@ -100,7 +100,7 @@ def test_a_partition_that_nobody_vouches_for_may_have_lost_records(has_all: tupl
     found = complaints(replace(WELL, topics=(orders(leader=-1, isr=()),), unled=(unled,)))
     assert found.keys() == {check}
     if check == "lost":
-        assert "orders[0]; brokers 1, 2 had them all, and came back after a kill or a power cut" in found["lost"].found
+        assert "orders[0]; brokers 1, 2 had them all, and came back after a power cut" in found["lost"].found
         assert "penstock topic elect TOPIC --unclean" in str(found["lost"].fix)
 
 
