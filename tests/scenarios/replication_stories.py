@@ -110,6 +110,10 @@ class Story(Teller):
     def do_delete(self, broker_id: str, start_offset: str) -> None:
         self.broker(broker_id).disk.logs[self.key].trim(int(start_offset))
 
+    def do_delete_records(self, broker_id: str, offset: str, timeout_ms: str = "1000") -> None:
+        """`delete_records 1 5`: a client asks broker 1 to delete the records before offset 5."""
+        self.broker(broker_id).delete_records(self.key, int(offset), float(timeout_ms))
+
     def do_ask(self, broker_id: str) -> None:
         self.broker(broker_id).ask_for_end(self.key)
 

@@ -41,6 +41,10 @@ WITHOUT: list[tuple[str, Plant, str]] = [
     ("r28", mutants.r28_goes_on_with_a_session_whose_answer_is_lost, "LogMatching"),
     ("r29", mutants.r29_tells_ends_before_its_epoch_is_committed, "OffsetsDoNotGoBack"),
     ("trimmed", mutants.believes_in_epochs_before_the_start_of_its_log, "StrongIsr"),
+    ("delete_records.", mutants.acknowledges_deletions_alone, "LowWatermark"),
+    ("delete_records_eligible", mutants.acknowledges_deletions_without_eligible_leaders, "DeletedStaysDeleted"),
+    ("delete_records_joining", mutants.forgets_deletions_of_earlier_leaders, "DeletedStaysDeleted"),
+    ("delete_records_joining", mutants.lets_replicas_join_with_deleted_records, "DeletedStaysDeleted"),
 ]
 
 

@@ -34,6 +34,9 @@ class Checks:
         """The highest end that was told in each leader epoch."""
         self._images: dict[int, int] = {}
         self._proposals: dict[tuple[int, Key], NewIsr | None] = {}
+        self.deleted: dict[Key, int] = {}
+        """The highest low watermark that a DeleteRecords was acknowledged with."""
+        self.deletions = 0
 
     # --- after every step -----------------------------------------------------------------------------------------
 
@@ -53,6 +56,7 @@ class Checks:
                 self._moved(broker, key, log, replica.leader)
         for key, partition in self._world.partitions().items():
             self._in_sync_have_all(key, partition)
+            self._deleted_stays_deleted(key, partition)
         for key, replica, _ in here:
             leader = replica.leader
             if leader is not None:
@@ -171,6 +175,22 @@ class Checks:
                 has = min(log.agreed_end, log.synced_end) if is_fsync else log.agreed_end
                 broken(name, f"{member} has {key[1]} up to {has}, but {end} are committed")
 
+    def _deleted_stays_deleted(self, key: Key, partition: Partition) -> None:
+        """No log of a replica in the ISR or ELR starts before what a DeleteRecords was acknowledged with."""
+        deleted = self.deleted.get(key, 0)
+        if not deleted:
+            return
+        brokers = self._world.quorum.image.brokers
+        for each in (*partition.isr, *partition.eligible_leader_replicas):
+            member = self._world.brokers[each]
+            log = member.log(key)
+            is_this_life = member.epoch >= 0 and each in brokers and member.epoch == brokers[each].epoch
+            if log is None or (not is_this_life and not self._world.options.is_fsync):
+                continue
+            if log.start_offset < deleted:
+                what = f"{member} may lead {key[1]}, and its log starts at {log.start_offset}"
+                broken("DeletedStaysDeleted", f"{what}, but {deleted} was acknowledged")
+
     # --- the controller -------------------------------------------------------------------------------------------
 
     def decided(self, before: Image, after: Image) -> None:
@@ -187,6 +207,7 @@ class Checks:
             if not is_valid or (elr and len(isr) >= min(in_sync_min, len(partition.replicas))):
                 broken("ValidControllerIsrAndElr", f"{key[1]}: {partition}")
             self._in_sync_have_all(key, partition)
+            self._deleted_stays_deleted(key, partition)
 
     # --- what takes away ------------------------------------------------------------------------------------------
 
@@ -220,6 +241,25 @@ class Checks:
             broken("NoCommittedRecordLostGlobally", f"{broker} acknowledges {value}, which is not committed")
         self.acked.setdefault(key, {})[offset] = value
         self.acknowledgements += 1
+
+    def deleted_before(self, broker: "Broker", key: Key, low_watermark: int) -> None:
+        """A DeleteRecords is acknowledged: no live replica, as the leader knows them, has more."""
+        self.deleted[key] = max(low_watermark, self.deleted.get(key, 0))
+        self.deletions += 1
+        replicas = broker.replicas
+        assert replicas is not None
+        placed = replicas.partitions[key].partition
+        for each in placed.replicas:
+            member, known = self._world.brokers[each], replicas.image.brokers.get(each)
+            log = member.log(key)
+            if log is None or known is None or known.is_fenced or member.epoch != known.epoch:
+                continue
+            if log.start_offset < low_watermark and each not in placed.adding_replicas:
+                what = f"{broker} acknowledges that {key[1]} starts at {low_watermark}"
+                broken("LowWatermark", f"{what}, but on {member} it starts at {log.start_offset}")
+        partition = self._world.partitions().get(key)
+        if partition is not None:
+            self._deleted_stays_deleted(key, partition)
 
     def told_end(self, broker: "Broker", key: Key, epoch: int, end: int | None) -> None:
         """A leader says where the partition ends: no leader of a later epoch may say less."""
@@ -263,6 +303,10 @@ class Checks:
                     broken("Convergence", f"{broker} has {log and log.written_end} of {len(committed)} of {key[1]}")
                 if log.entries != committed[log.start_offset :]:
                     broken("LogMatching", f"{broker} ends with other records of {key[1]} than were committed")
+                if log.start_offset < self.deleted.get(key, 0):
+                    broken("DeletedStaysDeleted", f"{broker} ends with {key[1]} from {log.start_offset} on")
             leader = self._world.brokers[partition.leader]
+            if leader.deletions.get(key) or key not in self.deleted:
+                broken("Convergence", f"{leader} leads {key[1]}, and deletions are not acknowledged")
             if leader.disk.logs[key].high_watermark != len(committed) or leader.waiting.get(key):
                 broken("Convergence", f"{leader} leads {key[1]}, and not all is committed or told")

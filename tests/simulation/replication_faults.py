@@ -25,6 +25,8 @@ class Run(NamedTuple):
     committed: int
     acknowledged: int
     epochs: int
+    deletions: int
+    """DeleteRecords that were acknowledged."""
     counts: dict[str, int]
     trace_hash: int
 
@@ -36,6 +38,7 @@ class Misfortune:
         self._world = world
         self._random: Random = world.streams.stream("faults")
         self._people: Random = world.streams.stream("people")
+        self._deleters: Random = world.streams.stream("deleters")
         self._values = 0
         self._silent_until_ms = 0.0
 
@@ -48,6 +51,9 @@ class Misfortune:
         world.after(2_000.0, self._produce)
         world.after(2_500.0, self._ask)
         world.after(4_000.0, self._flush)
+        if world.options.delete_every_ms:
+            world.after(3_000.0, self._delete_records)
+        world.after(PRODUCE_END_MS + 1_000.0, self._delete_all)
         if world.options.faults:
             world.after(SETTLE_MS + self._interval(), self._strike)
 
@@ -96,6 +102,24 @@ class Misfortune:
             if broker.is_up:
                 broker.flush()
         self._world.after(8_000.0 * self._people.random(), self._flush)
+
+    def _delete_records(self) -> None:
+        world, random = self._world, self._deleters
+        for key in self._keys():
+            leaders = world.leaders(key)
+            if leaders and random.random() < 0.5:
+                broker = leaders[-1] if random.random() < 0.8 else random.choice(leaders)
+                log = broker.disk.logs[key]
+                offset = random.randint(log.start_offset, max(log.start_offset, log.high_watermark))
+                broker.delete_records(key, offset, random.choice((300.0, 2_000.0, 10_000.0)))
+        if world.time_ms < PRODUCE_END_MS:
+            world.after(2 * random.random() * world.options.delete_every_ms, self._delete_records)
+
+    def _delete_all(self) -> None:
+        """When nothing goes wrong any more, every deletion is acknowledged."""
+        for key in self._keys():
+            for broker in self._world.leaders(key)[-1:]:
+                broker.delete_records(key, broker.disk.logs[key].high_watermark, END_MS)
 
     # --- faults ---------------------------------------------------------------------------------------------------
 
@@ -357,6 +381,7 @@ def run_seed(seed: int, *, options: Options | None = None, story: list[str] | No
         sum(map(len, world.checks.committed.values())),
         world.checks.acknowledgements,
         len(world.checks.epochs_led),
+        world.checks.deletions,
         dict(world.counts),
         trace_of(world),
     )

@@ -394,6 +394,91 @@ def leads_while_its_log_is_being_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "is_cutting", property(lambda _self: False))
 
 
+# --- DeleteRecords ----------------------------------------------------------------------------------------------------
+
+
+@caught_by("LowWatermark", "DeletedStaysDeleted")
+def acknowledges_deletions_alone(patch: pytest.MonkeyPatch) -> None:
+    """DeleteRecords is acknowledged once the leader's own log start has moved."""
+    patch.setattr(Leader, "low_watermark", lambda self: self._log.start_offset)
+
+
+@caught_by("LowWatermark")
+def acknowledges_deletions_without_replicas_out_of_sync(patch: pytest.MonkeyPatch) -> None:
+    """A live replica outside ISR and ELR still has the records."""
+
+    def is_eligible(self: Leader, follower_id: int, _progress: Progress) -> bool:
+        return follower_id in self.maximal_isr or follower_id in self._elr
+
+    patch.setattr(Leader, "_counts_for_low_watermark", is_eligible)
+
+
+@caught_by("DeletedStaysDeleted")
+def acknowledges_deletions_without_eligible_leaders(patch: pytest.MonkeyPatch) -> None:
+    """A replica in the ELR is down; when all others are gone it leads, and the records are back."""
+    counts = Leader._counts_for_low_watermark
+
+    def is_live(self: Leader, follower_id: int, progress: Progress) -> bool:
+        elr, self._elr = self._elr, ()
+        try:
+            return counts(self, follower_id, progress)
+        finally:
+            self._elr = elr
+
+    patch.setattr(Leader, "_counts_for_low_watermark", is_live)
+
+
+@caught_by("DeletedStaysDeleted")
+def lets_replicas_join_with_deleted_records(patch: pytest.MonkeyPatch) -> None:
+    """A replica that was down joins the ISR before it has moved its log start."""
+    may_join = Leader._may_join
+
+    def joins(self: Leader, follower_id: int, progress: Progress, now: int) -> bool:
+        log_start_min, self.log_start_min = self.log_start_min, -1
+        try:
+            return may_join(self, follower_id, progress, now)
+        finally:
+            self.log_start_min = log_start_min
+
+    patch.setattr(Leader, "_may_join", joins)
+
+
+@caught_by("DeletedStaysDeleted")
+def forgets_deletions_of_earlier_leaders(patch: pytest.MonkeyPatch) -> None:
+    """A new leader asks of joining replicas only for what it has acknowledged itself."""
+    build = Leader.__init__
+
+    def forgets(self: Leader, *arguments: Any) -> None:
+        build(self, *arguments)
+        self.log_start_min = -1
+
+    patch.setattr(Leader, "__init__", forgets)
+
+
+@caught_by("LowWatermark", "DeletedStaysDeleted")
+def reports_a_log_start_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """The follower reports the start that it is about to have, and is killed before it has it."""
+    wanted = Following.wanted
+
+    def too_soon(self: Following, bytes_max: int) -> FetchPartition | None:
+        found = wanted(self, bytes_max)
+        if found is not None and self.is_trimming:
+            found.log_start_offset = max(found.log_start_offset, self.leader_start)
+        return found
+
+    patch.setattr(Following, "wanted", too_soon)
+
+
+@caught_by("Convergence")
+def does_not_report_a_log_start_by_itself(patch: pytest.MonkeyPatch) -> None:
+    """A new log start is reported with the next records only: without any, a deletion is never acknowledged."""
+
+    def quietly(self: Fetcher, key: Key) -> None:
+        self._following[key].trimmed(self._effects)
+
+    patch.setattr(Fetcher, "on_trimmed", quietly)
+
+
 # --- running them -----------------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,8 @@ class Options(NamedTuple):
     """After this a request counts as lost."""
     entries_max: int
     """Records of a partition in one answer."""
+    delete_every_ms: float
+    """Between two DeleteRecords; 0 for none before the end."""
 
 
 def draw_options(seed: int) -> Options:
@@ -89,6 +91,7 @@ def draw_options(seed: int) -> Options:
         session_ms=one_of("session", 1_500, 3_000),
         patience_ms=one_of("patience", 700, 1_500),
         entries_max=one_of("entries", 2, 10, 100),
+        delete_every_ms=one_of("delete records", 0.0, 500.0, 2_000.0),
     )
 
 
@@ -112,5 +115,6 @@ CALM = Options(
     session_ms=3_000,
     patience_ms=1_000,
     entries_max=100,
+    delete_every_ms=0.0,
 )
 """A world without faults, for stories that bring their own."""

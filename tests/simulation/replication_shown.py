@@ -13,6 +13,7 @@ def show_fetch(request: FetchRequest) -> str:
     parts = [
         f"{each.partition} from {each.fetch_offset} behind epoch {each.last_fetched_epoch}, "
         f"leader epoch {each.current_leader_epoch}"
+        + (f", log from {each.log_start_offset}" if each.log_start_offset else "")
         for topic in request.topics
         for each in topic.partitions
     ]
@@ -38,7 +39,12 @@ def _found(found: PartitionData) -> str:
     what = ""
     if isinstance(records, Records):
         what = f" from {records.base_offset}: {' '.join(f'[{each.epoch} {each.value}]' for each in records.entries)},"
-    return f"{found.partition_index}{what} committed up to {found.high_watermark}"
+    start = _start(found.log_start_offset)
+    return f"{found.partition_index}{what} committed up to {found.high_watermark}{start}"
+
+
+def _start(log_start_offset: int) -> str:
+    return f", log from {log_start_offset}" if log_start_offset > 0 else ""
 
 
 def show_change(command: AlterPartition) -> str:

@@ -30,6 +30,7 @@ from penstock.replication.effects import (
     RestartLog,
     SendChange,
     SendFetch,
+    StartReached,
     SyncLog,
     TrimLog,
 )
@@ -43,6 +44,7 @@ from penstock.replication.events import (
     LogCut,
     LogOpened,
     LogsSynced,
+    LogTrimmed,
     TimePassed,
 )
 from penstock.replication.fetch_sessions import Fetching, FetchSessions, Wanted
@@ -98,6 +100,13 @@ class Waiting(NamedTuple):
     value: int
 
 
+class Deletion(NamedTuple):
+    """A DeleteRecords that waits for the low watermark."""
+
+    offset: int
+    deadline_ms: float
+
+
 class Broker:
     """A machine with a disk, and in each of its lives replicas on it."""
 
@@ -125,6 +134,8 @@ class Broker:
         self._syncing: dict[Key, tuple[int, int]] | None = None
         self._to_sync: dict[Key, None] = {}
         self._rebuilding: dict[Key, Effect] = {}
+        self._trimming: dict[Key, TrimLog] = {}
+        self.deletions: dict[Key, list[Deletion]] = {}
         self._timer_at: float | None = None
 
     def __str__(self) -> str:
@@ -163,6 +174,9 @@ class Broker:
         for key, effect in self._rebuilding.items():
             if self.random.random() < 0.5:
                 self._rebuild(key, effect)
+        for key, trim in self._trimming.items():
+            if self.random.random() < 0.5:
+                self.disk.logs[key].trim(trim.start_offset)
         for log in self.disk.logs.values():
             if loses:
                 gone += log.lose_power(self.random)
@@ -180,6 +194,7 @@ class Broker:
         self.is_leaving = self.is_stale = self.is_retracing = False
         self._sessions = FetchSessions(Chance(self.random))
         self._held, self.waiting, self._to_sync, self._rebuilding = [], {}, {}, {}
+        self._trimming, self.deletions = {}, {}
         self.world.tell(self, f"loses power, and {gone} records with it" if loses else "is killed")
         self.world.checks.died(self)
 
@@ -327,16 +342,20 @@ class Broker:
         self.disk.logs.pop(effect.key, None)
         self._rebuilding.pop(effect.key, None)
         self._to_sync.pop(effect.key, None)
+        self._trimming.pop(effect.key, None)
         self.waiting.pop(effect.key, None)
+        self.deletions.pop(effect.key, None)
         self._poke(effect.key)
 
     def _do_led(self, effect: Led) -> None:
         self.waiting.pop(effect.key, None)
+        self.deletions.pop(effect.key, None)
         self.world.tell(self, f"leads {effect.key[1]} in epoch {effect.epoch} from {effect.start_offset} on")
         self._poke(effect.key)
 
     def _do_followed(self, effect: Followed) -> None:
         self.waiting.pop(effect.key, None)
+        self.deletions.pop(effect.key, None)
         whom = f"follows {effect.leader_id}" if effect.leader_id >= 0 else "follows nobody"
         self.world.tell(self, f"{whom} for {effect.key[1]} in epoch {effect.epoch}")
         self._poke(effect.key)
@@ -389,7 +408,34 @@ class Broker:
             log.restart(effect.offset)
 
     def _do_trim(self, effect: TrimLog) -> None:
-        self.disk.logs[effect.key].trim(effect.start_offset)
+        self._trimming[effect.key] = effect
+        self.world.after(self._rebuild_ms(), self.later, self.life, self._trimmed, effect)
+
+    def _trimmed(self, effect: TrimLog) -> None:
+        if self._trimming.get(effect.key) is effect:
+            del self._trimming[effect.key]
+            self._trim(effect.key, effect.start_offset)
+
+    def _trim(self, key: Key, start_offset: int) -> None:
+        """The log start moves, durably."""
+        log = self.disk.logs[key]
+        before = log.start_offset
+        log.trim(start_offset)
+        if log.start_offset > before:
+            self.world.tell(self, f"has deleted what it had of {key[1]} before {log.start_offset}")
+        self.take(LogTrimmed(key))
+
+    def _do_start_reached(self, effect: StartReached) -> None:
+        key, low_watermark = effect.key, effect.low_watermark
+        waiting = self.deletions.get(key, [])
+        done = [each for each in waiting if each.offset <= low_watermark]
+        self.deletions[key] = [each for each in waiting if each.offset > low_watermark]
+        for _ in done:
+            self.world.tell(self, f"acknowledges that {key[1]} starts at {low_watermark}")
+            self.world.checks.deleted_before(self, key, low_watermark)
+        assert self.replicas is not None
+        if not self.deletions[key]:
+            self.replicas.forget_start(key)
 
     def _do_fetch(self, effect: SendFetch) -> None:
         letter = Letter(self.broker_id, self.life, effect.number, effect.request)
@@ -474,7 +520,35 @@ class Broker:
         log = self.disk.logs.get(key)
         leader = None if self.replicas is None else self.replicas.leader(key)
         if log is not None and leader is not None and log.high_watermark > log.start_offset:
-            log.trim(self.random.randint(log.start_offset, log.high_watermark))
+            self._trim(key, self.random.randint(log.start_offset, log.high_watermark))
+
+    def delete_records(self, key: Key, offset: int, timeout_ms: float) -> bool:
+        """A client deletes records before an offset (DeleteRecords); whether this broker takes the request."""
+        leader = None if self.replicas is None or self.paused is not None else self.replicas.leader(key)
+        if leader is None or offset > self.disk.logs[key].high_watermark:
+            return False
+        self.world.tell(self, f"is asked to delete what {key[1]} has before {offset}")
+        deletion = Deletion(offset, self.world.time_ms + timeout_ms)
+        delay_ms = self.world.disk_ms(self.random) if offset > self.disk.logs[key].start_offset else 0.0
+        self.world.after(delay_ms, self.later, self.life, self._deleted, key, leader.epoch, deletion)
+        return True
+
+    def _deleted(self, key: Key, epoch: int, deletion: Deletion) -> None:
+        leader = None if self.replicas is None else self.replicas.leader(key)
+        if self.replicas is None or leader is None or leader.epoch != epoch:
+            return  # NOT_LEADER_OR_FOLLOWER
+        self.deletions.setdefault(key, []).append(deletion)
+        self._trim(key, deletion.offset)
+        self._carry_out(self.replicas.await_start(key, self.world.now))
+        self._poke(key)
+        wait_ms = max(0.0, deletion.deadline_ms - self.world.time_ms)
+        self.world.after(wait_ms, self.later, self.life, self._give_up, key, deletion)
+
+    def _give_up(self, key: Key, deletion: Deletion) -> None:
+        waiting = self.deletions.get(key, [])
+        if any(each is deletion for each in waiting):
+            self.world.tell(self, f"gives up waiting for {key[1]} to start at {deletion.offset}")
+            self.deletions[key] = [each for each in waiting if each is not deletion]
 
     def _arrives(self, source: int, letter: Letter) -> None:
         """A fetch of this broker reaches its source, or finds nobody there."""
@@ -530,7 +604,11 @@ class Broker:
     def _try_to_answer(self, held: Held, *, is_due: bool) -> bool:
         found = [(wanted, self._look_at(wanted, held.refused)) for wanted in held.fetching.wanted]
         if not is_due and not any(
-            part.records or part.error_code or part.diverging_epoch is not None for _, part in found
+            part.records
+            or part.error_code
+            or part.diverging_epoch is not None
+            or (wanted.session is not None and wanted.told_log_start != part.log_start_offset)
+            for wanted, part in found
         ):
             return False
         told = held.fetching.answer(found, self.world.now)
@@ -583,6 +661,7 @@ _EFFECTS: Final[dict[type, str]] = {
     CutLog: "_do_cut",
     RestartLog: "_do_restart",
     TrimLog: "_do_trim",
+    StartReached: "_do_start_reached",
     SendFetch: "_do_fetch",
     SendChange: "_do_change",
 }

@@ -1,7 +1,7 @@
 """What the replicas of a broker want done.
 
 The driver carries effects out in the order in which steps gave them. `OpenLog`, `SyncLog`, `CutLog` and `RestartLog`
-are begun in their place and report their end as an event; the others are done at once.
+are begun in their place and report their end as an event, and so is `TrimLog`; the others are done at once.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -72,10 +72,20 @@ class RestartLog(NamedTuple):
 
 
 class TrimLog(NamedTuple):
-    """The leader's log begins here now; what is before it may go."""
+    """Moves the log start to that of the leader, durably, then `LogTrimmed`. The replica goes on fetching meanwhile."""
 
     key: Key
     start_offset: int
+
+
+class StartReached(NamedTuple):
+    """The low watermark of a partition that is led here, for which `Replicas.await_start` was called.
+
+    Deletions of records before it may be acknowledged.
+    """
+
+    key: Key
+    low_watermark: int
 
 
 class SendFetch(NamedTuple):
@@ -94,5 +104,16 @@ class SendChange(NamedTuple):
 
 
 Effect: TypeAlias = (
-    OpenLog | DropLog | Led | Followed | Committed | SyncLog | CutLog | RestartLog | TrimLog | SendFetch | SendChange
+    OpenLog
+    | DropLog
+    | Led
+    | Followed
+    | Committed
+    | SyncLog
+    | CutLog
+    | RestartLog
+    | TrimLog
+    | StartReached
+    | SendFetch
+    | SendChange
 )

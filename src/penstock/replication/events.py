@@ -44,6 +44,12 @@ class LogCut(NamedTuple):
     key: Key
 
 
+class LogTrimmed(NamedTuple):
+    """The log start has moved, durably: a `TrimLog` is done or was not possible, or records were deleted otherwise."""
+
+    key: Key
+
+
 class FetchAnswered(NamedTuple):
     """A source answers the fetch with this number."""
 
@@ -84,6 +90,7 @@ Event: TypeAlias = (
     | LogFailed
     | LogsSynced
     | LogCut
+    | LogTrimmed
     | FetchAnswered
     | FetchLost
     | ChangeAnswered

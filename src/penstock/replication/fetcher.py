@@ -13,7 +13,7 @@ from penstock.replication.effects import Effect, SendFetch, SyncLog
 from penstock.replication.events import FetchAnswered
 from penstock.replication.follower import Following, Pace
 from penstock.replication.ports import Key
-from penstock.replication.settings import ReplicationSettings
+from penstock.replication.settings import TRIM_WAIT_MS, ReplicationSettings
 from penstock.replication.source_session import SourceSession
 from penstock.replication.throttle import Throttle
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, ReplicaState
@@ -39,6 +39,8 @@ class Fetcher:
         self._due_ms = 0
         """When the request under way counts as lost, or without one when the next may leave."""
         self._unsynced: dict[Key, None] = {}
+        self._trimming: dict[Key, None] = {}
+        """Partitions whose log start is about to move: the leader may wait to hear of it."""
         self._losses = 0
         """Requests in a row that had no answer."""
         self._resting: list[tuple[int, int, Following]] = []
@@ -69,6 +71,7 @@ class Fetcher:
         """A partition is fetched from here no longer."""
         del self._following[key]
         self._unsynced.pop(key, None)
+        self._trimming.pop(key, None)
         self._mark(key)
 
     def park(self, key: Key, *, is_parked: bool) -> None:
@@ -84,6 +87,19 @@ class Fetcher:
         if following.pace is Pace.CUTTING:
             following.move(Pace.FETCHING)
             self._mark(key)
+
+    def on_trimmed(self, key: Key) -> None:
+        """A log start has moved, which the next request reports."""
+        following = self._following[key]
+        following.trimmed(self._effects)
+        self._note_trimming(following)
+        self._mark(key)
+
+    def _note_trimming(self, following: Following) -> None:
+        if following.is_trimming:
+            self._trimming[following.key] = None
+        else:
+            self._trimming.pop(following.key, None)
 
     def on_synced(self, key: Key) -> None:
         """A log is durable up to where it was when that was asked for."""
@@ -131,7 +147,7 @@ class Fetcher:
         broker_id, broker_epoch = self._me
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch),
-            max_wait_ms=self.settings.fetch_wait_ms,
+            max_wait_ms=min(self.settings.fetch_wait_ms, TRIM_WAIT_MS if self._trimming else NEVER),
             min_bytes=self.settings.fetch_bytes_min,
             max_bytes=self.settings.fetch_bytes_max,
             session_id=asking.session_id,
@@ -194,6 +210,8 @@ class Fetcher:
                     following.refusals = 0
                     if found.records and following.is_arriving:
                         self._throttle.take(len(found.records), now)
+                if following.is_trimming:
+                    self._trimming[key] = None
                 self._wait_for_sync(following)
                 self._mark(key)
 

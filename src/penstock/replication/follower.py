@@ -3,7 +3,7 @@
 Invariants: where the logs part is found by epochs, in every fetch, and never by the high watermark (R01, R02, R05); the
 leader's high watermark is taken only along with records that fit; the history of epochs ends with the log's records;
 nothing is fetched while the log is being cut; a fetch acknowledges what is before its offset, so it waits until that is
-as durable as the topic asks.
+as durable as the topic asks; it reports the log start, which moves only once that is durable.
 """
 
 from enum import Enum
@@ -34,7 +34,18 @@ MOVES: Final = {
 class Following:
     """One partition that this broker follows, in one leader epoch."""
 
-    __slots__ = ("epoch", "is_arriving", "is_parked", "key", "log", "pace", "refusals", "source")
+    __slots__ = (
+        "epoch",
+        "is_arriving",
+        "is_parked",
+        "is_trimming",
+        "key",
+        "leader_start",
+        "log",
+        "pace",
+        "refusals",
+        "source",
+    )
 
     def __init__(self, key: Key, log: ReplicaLog, source: int, epoch: int) -> None:
         self.key = key
@@ -49,6 +60,10 @@ class Following:
         """Whether it is being moved here, and counts against the throttle."""
         self.is_parked = False
         """Whether it has to wait for the throttle, or for its turn."""
+        self.leader_start = 0
+        """Where the leader's log starts, as far as it has been reported."""
+        self.is_trimming = False
+        """Whether a `TrimLog` is under way."""
 
     def move(self, pace: Pace) -> None:
         """Does something else from now on."""
@@ -102,9 +117,22 @@ class Following:
             except (ProtocolError, OSError):
                 return False  # damaged on the way, or no room: some of it may be written, and is kept
         self._learn_high_watermark(found.high_watermark, effects)
-        if log.start_offset < found.log_start_offset <= log.high_watermark:
-            effects.append(TrimLog(self.key, found.log_start_offset))
+        self.leader_start = found.log_start_offset
+        self.trim(effects)
         return True
+
+    def trim(self, effects: list[Effect]) -> None:
+        """Moves the log start to that of the leader, unless that is under way."""
+        log = self.log
+        if not self.is_trimming and log.start_offset < self.leader_start <= log.high_watermark:
+            self.is_trimming = True
+            effects.append(TrimLog(self.key, self.leader_start))
+
+    def trimmed(self, effects: list[Effect]) -> None:
+        """The log start has moved; if the leader's has moved further meanwhile, it is to follow."""
+        self.is_trimming = False
+        if self.pace is not Pace.CUTTING:
+            self.trim(effects)
 
     def _learn_high_watermark(self, high_watermark: int, effects: list[Effect]) -> None:
         log = self.log

@@ -4,7 +4,8 @@ Invariants: only fetches of this leader epoch count, and of each follower only i
 diverges is no progress (R06); a fetch acknowledges everything before its offset, durably where the topic asks for that;
 the high watermark is what everybody has who is in sync or may be by now, and it rests while fewer are in sync than the
 topic asks for (R10, KIP-966); a change of the in-sync replicas is asked for unchanged until the metadata log tells what
-became of it (R09); nobody is proposed who is fenced, shutting down or of a former life (R07, R08).
+became of it (R09); nobody is proposed who is fenced, shutting down or of a former life (R07, R08); every replica in the
+ISR or ELR has a log start that is not below any start that DeleteRecords has acknowledged.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from penstock.model.errors import ErrorCode
 from penstock.replication.ports import Key, ReplicaLog
 
 NOTHING_FETCHED: Final = -1
+UNKNOWN_START: Final = -1
 NEVER_MS: Final = -(1 << 62)
 
 
@@ -77,8 +79,8 @@ class Progress:
         self.broker_epoch = -1
         self.end_offset = NOTHING_FETCHED
         """Everything before it is there."""
-        self.start_offset = 0
-        """Nothing before it can be read there."""
+        self.start_offset = UNKNOWN_START
+        """Where its log starts, durably, as its newest life has reported."""
         self.caught_up_ms = caught_up_ms
         """When it was last known to have all that this log had."""
         self.fetched_ms = NEVER_MS
@@ -90,6 +92,8 @@ class Leader:
     """The leadership of one partition in one epoch."""
 
     __slots__ = (
+        "_adding",
+        "_elr",
         "_in_sync_min",
         "_is_recovering",
         "_key",
@@ -99,6 +103,8 @@ class Leader:
         "_neighbours",
         "epoch",
         "isr",
+        "log_start_min",
+        "low_watermark_told",
         "maximal_isr",
         "partition_epoch",
         "progress",
@@ -138,6 +144,12 @@ class Leader:
         self.partition_epoch = -1
         self.proposal: NewIsr | None = None
         """What the controller was asked for, or is about to be."""
+        self.log_start_min = log.start_offset
+        """A replica joins the ISR only if its log does not start before this. Whatever start DeleteRecords acknowledged
+        in an earlier epoch, this log has reached it, but which part of its own start that is, no leader knows."""
+        self.low_watermark_told = UNKNOWN_START
+        self._elr: tuple[int, ...] = ()
+        self._adding: tuple[int, ...] = ()
         self._in_sync_min = 1
         self._is_recovering = False
         self.learn(partition, in_sync_min)
@@ -150,11 +162,15 @@ class Leader:
         if partition.partition_epoch <= self.partition_epoch:
             return
         self.partition_epoch = partition.partition_epoch
+        if len(self.replicas) == 1:  # until now it was acknowledged by itself wherever its log started
+            self.log_start_min = max(self.log_start_min, self._log.start_offset)
         self.replicas = partition.replicas
         for each in partition.replicas:
             if each != self._me and each not in self.progress:
                 self.progress[each] = Progress(NEVER_MS)
         self.isr = self.maximal_isr = partition.isr
+        self._elr = partition.eligible_leader_replicas
+        self._adding = partition.adding_replicas
         self.proposal = None
         self._is_recovering = partition.leader_recovery_state == RECOVERING
 
@@ -206,7 +222,9 @@ class Leader:
         if broker_epoch < max(progress.broker_epoch, self._known_epoch(follower_id)):
             return Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # sent in a former life: it may have less by now
         if verdict.fits:
-            progress.start_offset = asked.log_start
+            # Once the logs fit, a start never goes back in one life and epoch: a fetch that comes late changes nothing.
+            is_same_life = broker_epoch == progress.broker_epoch
+            progress.start_offset = max(progress.start_offset, asked.log_start) if is_same_life else asked.log_start
             self._note(progress, broker_epoch, asked.offset, now)
         return verdict
 
@@ -260,6 +278,33 @@ class Leader:
         keeps_up = now - progress.caught_up_ms <= self._neighbours.lag_time_max_ms
         return keeps_up and progress.end_offset >= 0 and self._is_eligible(follower_id, progress)
 
+    # --- the low watermark ----------------------------------------------------------------------------------------
+
+    def low_watermark(self) -> int:
+        """The lowest log start among live replicas and eligible leaders; -1 while one of them has not reported its own.
+
+        Not counted: a replica that is being added and has not begun to fetch. It may wait for its turn for hours.
+        """
+        low = self._log.start_offset
+        for each, progress in self.progress.items():
+            if self._counts_for_low_watermark(each, progress):
+                is_newest_life = progress.broker_epoch >= self._known_epoch(each)
+                low = min(low, progress.start_offset if is_newest_life else UNKNOWN_START)
+        return low
+
+    def _counts_for_low_watermark(self, follower_id: int, progress: Progress) -> bool:
+        if follower_id in self.maximal_isr or follower_id in self._elr:
+            return True
+        broker = self._neighbours.brokers.get(follower_id)
+        is_live = broker is not None and not broker.is_fenced and follower_id in self.replicas
+        return is_live and (progress.end_offset >= 0 or follower_id not in self._adding)
+
+    def settle_start(self) -> int:
+        """The low watermark, which DeleteRecords may acknowledge: a log that starts before it joins no more."""
+        low = self.low_watermark()
+        self.log_start_min = max(self.log_start_min, low)
+        return low
+
     @property
     def is_settled(self) -> bool:
         """Whether the high watermark has reached this epoch; before, ends could seem to go back (R29, KIP-207)."""
@@ -274,6 +319,7 @@ class Leader:
     def _may_join(self, follower_id: int, progress: Progress, now: int) -> bool:
         """Whether it has all that is committed, by this leader or, before this epoch, by others, and keeps up."""
         has_all = progress.end_offset >= max(self._log.high_watermark, self.start_offset)
+        has_all = has_all and progress.start_offset >= self.log_start_min
         return has_all and not self._is_late(progress, now) and self._is_eligible(follower_id, progress)
 
     def _is_late(self, progress: Progress, now: int) -> bool:

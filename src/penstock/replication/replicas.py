@@ -4,6 +4,7 @@
     effects = replicas.step(event, now)            whenever something happens, and at `replicas.wake_at`
     verdicts, effects = replicas.on_fetch(...)     when a follower fetches
     effects = replicas.appended(key, offset, now)  when records were appended to a partition that is led here
+    effects = replicas.await_start(key, now)       when a deletion waits for the low watermark of such a partition
 
 Invariants: a replica leads or follows exactly as the newest committed image says, in its newest life; it takes on a
 role only when no cut of its log is under way; a follower is in exactly one fetcher, a leader in none. Nothing here
@@ -22,7 +23,7 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.view import TopicRules
 from penstock.model.errors import ErrorCode
 from penstock.replication.changes import NEVER, Changes
-from penstock.replication.effects import Committed, DropLog, Effect, Followed, Led, OpenLog
+from penstock.replication.effects import Committed, DropLog, Effect, Followed, Led, OpenLog, StartReached
 from penstock.replication.events import (
     ChangeAnswered,
     ChangeLost,
@@ -34,11 +35,12 @@ from penstock.replication.events import (
     LogFailed,
     LogOpened,
     LogsSynced,
+    LogTrimmed,
     TimePassed,
 )
 from penstock.replication.fetcher import Fetcher
 from penstock.replication.follower import Following, Pace
-from penstock.replication.leader import Asked, Leader, Neighbours, Verdict
+from penstock.replication.leader import UNKNOWN_START, Asked, Leader, Neighbours, Verdict
 from penstock.replication.ports import Key, ReplicaLog
 from penstock.replication.settings import LOOKS_PER_STEP_MAX, ReplicationSettings
 from penstock.replication.throttle import Throttle
@@ -94,6 +96,8 @@ class Replicas:
         """Led partitions where somebody in sync may be behind: the only ones where somebody can be late."""
         self._short: dict[Key, None] = {}
         """Led partitions where not everybody is in sync: the only ones where somebody can join."""
+        self._starts_awaited: dict[Key, None] = {}
+        """Led partitions where a deletion waits for the low watermark."""
         self._looking: deque[Key] = deque()
         self._look_at_ms = now
         self._unpark_at_ms = NEVER
@@ -145,6 +149,8 @@ class Replicas:
             if leader.grow(now):
                 self._changes.add(key)
             self._advance(key, leader, now)
+            if self._starts_awaited:
+                self._look_at_start(key, leader)
         return verdict
 
     def appended(self, key: Key, base_offset: int, now: int) -> list[Effect]:
@@ -155,6 +161,27 @@ class Replicas:
         self._watch(key, leader, now)
         self._advance(key, leader, now)
         return self._taken_effects(now)
+
+    def await_start(self, key: Key, now: int) -> list[Effect]:
+        """A deletion waits for the low watermark of a partition that is led here, which `StartReached` reports."""
+        leader = self.leader(key)
+        if leader is not None:
+            self._starts_awaited[key] = None
+            leader.low_watermark_told = UNKNOWN_START
+            self._look_at_start(key, leader)
+        return self._taken_effects(now)
+
+    def forget_start(self, key: Key) -> None:
+        """No deletion waits any more."""
+        self._starts_awaited.pop(key, None)
+
+    def _look_at_start(self, key: Key, leader: Leader) -> None:
+        if key not in self._starts_awaited:
+            return
+        low_watermark = leader.settle_start()
+        if low_watermark != leader.low_watermark_told:
+            leader.low_watermark_told = low_watermark
+            self._effects.append(StartReached(key, low_watermark))
 
     def leader(self, key: Key) -> Leader | None:
         """The leadership of a partition, if it is led here."""
@@ -241,6 +268,10 @@ class Replicas:
                 if leader.grow(now):
                     self._changes.add(key)
                 self._advance(key, leader, now)  # or they went, and need not be waited for
+        for key in list(self._starts_awaited):
+            leader = self.leader(key)
+            if leader is not None:
+                self._look_at_start(key, leader)
 
     def _place(self, topic: Topic, number: int, partition: Partition, now: int) -> None:
         key = (topic.topic_id, number)
@@ -300,6 +331,7 @@ class Replicas:
         else:
             self._short.pop(key, None)
         self._advance(key, leader, now)
+        self._look_at_start(key, leader)
 
     def _follow(self, replica: Replica, log: ReplicaLog) -> None:
         key, partition, following = replica.key, replica.partition, replica.following
@@ -338,6 +370,7 @@ class Replicas:
         replica.leader = None
         self._behind.pop(replica.key, None)
         self._short.pop(replica.key, None)
+        self._starts_awaited.pop(replica.key, None)
 
     # --- logs -----------------------------------------------------------------------------------------------------
 
@@ -376,6 +409,17 @@ class Replicas:
         self.fetchers[replica.following.source].on_cut(event.key)
         self._take_role(replica, now)  # what came meanwhile
         self._fetch_on(now)
+
+    def _on_log_trimmed(self, event: LogTrimmed, now: int) -> None:
+        replica = self.partitions.get(event.key)
+        if replica is None:
+            return
+        if replica.leader is not None:
+            self._look_at_start(event.key, replica.leader)
+        elif replica.following is not None:
+            fetcher = self.fetchers[replica.following.source]
+            fetcher.on_trimmed(event.key)
+            fetcher.go_on(now)
 
     # --- answers --------------------------------------------------------------------------------------------------
 
@@ -457,6 +501,7 @@ _STEPS: Final[dict[type, str]] = {
     LogFailed: "_on_log_failed",
     LogsSynced: "_on_logs_synced",
     LogCut: "_on_log_cut",
+    LogTrimmed: "_on_log_trimmed",
     FetchAnswered: "_on_fetch_answered",
     FetchLost: "_on_fetch_lost",
     ChangeAnswered: "_on_change_answered",

@@ -12,6 +12,8 @@ CHANGES_PER_REQUEST_MAX: Final = 1_000
 """Partitions in one AlterPartition."""
 LOOKS_PER_STEP_MAX: Final = 500
 """Partitions that are looked at in one step for followers that lag."""
+TRIM_WAIT_MS: Final = 20
+"""How long a leader may hold a fetch of a follower that is about to report a new log start."""
 FIRST_REST_MS: Final = 20
 """A leader that does not know of its partition yet will in a moment, and until then nothing is committed there."""
 

@@ -603,6 +603,7 @@ class Node:
             for task in tasks:
                 task.cancel()
             await self.replicas.stop()
+            await self.upkeep.stop()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._peers.close()
         await self.channel.close()

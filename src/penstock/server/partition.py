@@ -39,6 +39,9 @@ class Keeper(Protocol):
     def failed(self, log: Log) -> None:
         """A log is offline: nobody can go on with it here."""
 
+    def await_start(self, partition: "Partition") -> None:
+        """Reports the partition's low watermark to `Partition.on_low_watermark`, now and whenever it moves."""
+
 
 class Readable:
     """One partition that consumers may read here, up to its high watermark, in one leader epoch."""
@@ -97,6 +100,10 @@ class Partition(Readable):
         """Producers that wait for this node's own durable end (acks=1)."""
         self.committed = OffsetWaiters()
         """Producers that wait for the high watermark (acks=all)."""
+        self.starts = OffsetWaiters()
+        """Deletions of records that wait for the low watermark."""
+        self.low_watermark = -1
+        """The lowest log start of all replicas that count, when it was last reported."""
         self.followers = Followers()
         """Followers' fetches, which may read what is not committed."""
         self.is_read_nearby = False
@@ -156,9 +163,17 @@ class Partition(Readable):
         if self.followers.standing:
             self.followers.mark(wakes=self.is_read_nearby)
 
-    def on_trimmed(self) -> None:
-        """Records were deleted from the front, which followers are told with the next answer."""
-        self.followers.mark()
+    def on_trimmed(self, *, wakes: bool) -> None:
+        """The log start has moved, which the next answer to a follower reports; `wakes` if a deletion waits for it."""
+        if wakes:
+            self.followers.notify()
+        else:
+            self.followers.mark()
+
+    def on_low_watermark(self, low_watermark: int) -> None:
+        """The log start has reached all replicas that count: wakes the deletions that waited for it."""
+        self.low_watermark = low_watermark
+        self.starts.reached(low_watermark)
 
     def retire(self, *, is_deleted: bool = False) -> None:
         """This node leads it no longer: whoever waits is told now, and looks for the new leader if there is one."""
@@ -171,5 +186,6 @@ class Partition(Readable):
     def _fail(self, error: ProtocolError) -> None:
         self.durable.fail(error)
         self.committed.fail(error)
+        self.starts.fail(error)
         self.watchers.notify()
         self.followers.notify()

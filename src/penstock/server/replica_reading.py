@@ -6,6 +6,7 @@ the answer may be given much later than the fetch was noted.
 
 from collections.abc import Mapping, Sequence
 
+from penstock.log.log import Log
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.replication.fetch_sessions import Fetching, Wanted
 from penstock.replication.leader import Verdict
@@ -98,9 +99,17 @@ class ReplicaReading(Reading):
                 records=NO_RECORDS,
                 diverging_epoch=verdict.diverging,
             )
+        self._look_at_start(wanted, log)
         if partition.is_read_nearby and wanted.session is not None and wanted.told_high_watermark < log.high_watermark:
             self.is_final = True  # its consumers wait for that
         return self._replicated(wanted, partition, bytes_left, at_least_one=at_least_one)
+
+    def _look_at_start(self, wanted: Wanted, log: Log) -> None:
+        """A log start that has moved is reported at once: a deletion may wait until the follower has it, too."""
+        if wanted.session is None and wanted.told_log_start < 0:
+            wanted.told_log_start = log.start_offset  # a full request reports it anyway, but need not for that alone
+        elif wanted.told_log_start != log.start_offset:
+            self.is_final = True
 
     def _replicated(
         self, wanted: Wanted, partition: Partition, bytes_left: int, *, at_least_one: bool

@@ -31,6 +31,7 @@ from penstock.replication.events import (
     LogFailed,
     LogOpened,
     LogsSynced,
+    LogTrimmed,
     TimePassed,
 )
 from penstock.replication.fetch_sessions import Wanted
@@ -50,6 +51,8 @@ Work: TypeAlias = Coroutine[Any, Any, None]
 
 LEADERS_ONLY: Final = "org.apache.kafka.common.replica.LeaderSelector"
 """What the setting `replica.selector.class` may say to have all consumers read from leaders."""
+TRIM_AGAIN_MS: Final = 1_000
+"""Between two attempts to delete what the leader has deleted."""
 TIMER_MS_MAX: Final = 60_000
 """The timer is looked at again after this at the latest."""
 
@@ -91,6 +94,7 @@ class ReplicaRunner:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self.on_led: Callable[[Key, Log, Placed, int], None] = _nobody_asks
         """Called when a partition is led here in a new epoch, which begins at this offset."""
+        upkeep.on_trimmed = self.trimmed
         controller.subscribe(self._on_image)
 
     # --- lives ----------------------------------------------------------------------------------------------------
@@ -186,6 +190,17 @@ class ReplicaRunner:
         """Records were appended to a partition that is led here, from an offset on."""
         if self._core is not None:
             self._carry_out(self._core.appended((partition.topic_id, partition.index), base_offset, self._now))
+
+    def trimmed(self, log: Log) -> None:
+        """The start of a log has moved, durably."""
+        key = self._shared.get(log.identity.number)
+        if key is not None:
+            self._take(LogTrimmed(key))
+
+    def await_start(self, partition: Partition) -> None:
+        """A deletion waits for the low watermark of a partition."""
+        if self._core is not None:
+            self._carry_out(self._core.await_start((partition.topic_id, partition.index), self._now))
 
     def examine(self, follower_id: int, broker_epoch: int, named: Sequence[tuple[Key, Wanted]]) -> list[Verdict]:
         """A follower fetches, and so tells how far it is; whether it can be served."""
@@ -411,17 +426,34 @@ class ReplicaRunner:
         log = self._logs[effect.key]
         if log.identity.number not in self._trimming:
             self._trimming[log.identity.number] = None
-            self._begin(lambda _: self._trimmed(log, effect.start_offset))
+            self._begin(lambda core: self._follow_start(core, effect.key, log, effect.start_offset))
 
-    async def _trimmed(self, log: Log, start_offset: int) -> None:
+    async def _follow_start(self, core: Replicas, key: Key, log: Log, start_offset: int) -> None:
+        """What cannot be deleted now is tried again, for as long as this is the partition's log."""
         try:
-            await self._upkeep.delete_before(log, start_offset)
-        except OffsetOutOfRange:
-            pass  # it was deleted meanwhile, by this node's own retention
-        except (ProtocolError, OSError) as error:
-            logger.warning("%s keeps what its leader has deleted, until the next try: %s.", log.path, error)
+            while core is self._core and self._logs.get(key) is log and log.offline_reason is None:
+                try:
+                    await self._upkeep.delete_before(log, start_offset)
+                    break
+                except OffsetOutOfRange:
+                    break  # it was deleted meanwhile by this node's own retention, or the log was cut
+                except (ProtocolError, OSError) as error:
+                    logger.warning("%s keeps what its leader has deleted, until the next try: %s.", log.path, error)
+                if log.offline_reason is not None:
+                    self.failed(log)
+                    break
+                await asyncio.sleep(TRIM_AGAIN_MS / 1000)
         finally:
             del self._trimming[log.identity.number]
+        if self._logs.get(key) is log:
+            self._take(LogTrimmed(key))  # also if another registration has begun, which may wait for it
+
+    def _reach_start(self, effect: wanted.StartReached) -> None:
+        partition = self._partitions.identified(*effect.key)
+        if partition is not None:
+            partition.on_low_watermark(effect.low_watermark)
+        if self._core is not None and (partition is None or not len(partition.starts)):
+            self._core.forget_start(effect.key)
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -458,6 +490,7 @@ _EFFECTS: Final[dict[type, Callable[[ReplicaRunner, Any], None]]] = {
     wanted.CutLog: ReplicaRunner._cut,
     wanted.RestartLog: ReplicaRunner._restart,
     wanted.TrimLog: ReplicaRunner._trim,
+    wanted.StartReached: ReplicaRunner._reach_start,
     wanted.SendFetch: ReplicaRunner._fetch,
     wanted.SendChange: ReplicaRunner._change,
 }

@@ -7,9 +7,11 @@ task, which therefore never ends in the middle of something.
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.log import upkeep
 from penstock.log.directory import DataDirectory
@@ -17,6 +19,8 @@ from penstock.log.log import Log
 from penstock.model.errors import ProtocolError
 from penstock.model.ports import Clock
 from penstock.server.partitions import Partitions
+
+logger = logging.getLogger("penstock.upkeep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ class Upkeep:
         now_ms = clock.monotonic_ms()
         self._pass_at_ms = now_ms
         self._retention_at_ms = now_ms + settings.retention_ms
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self.on_trimmed: Callable[[Log], None] = lambda _log: None
+        """Called when the start of a log has moved, durably."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -92,7 +99,24 @@ class Upkeep:
         """Deletes records from the front."""
         async with self.lock:
             await upkeep.delete_before(log, self._directory.disk, offset)
-        self._tell_start(log)
+        self._tell_start(log, wakes=True)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work that outlasts the request that it is for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.critical("Deleting records failed by a mistake of ours: restart the node.", exc_info=error)
+
+    async def stop(self) -> None:
+        """Ends what was begun. The lock is held: nothing stops in the middle of work on a log."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _begin_pass(self, now_ms: int) -> None:
         self._pass_at_ms = now_ms + self._settings.pass_ms
@@ -112,8 +136,10 @@ class Upkeep:
     async def _work(self, log: Log) -> None:
         try:
             if self._applies_retention:  # first: it may free the room that sealing needs
+                before = log.start_offset
                 await upkeep.apply_retention(log, self._directory.disk, self._clock.wall_ms())
-                self._tell_start(log)
+                if log.start_offset != before:
+                    self._tell_start(log, wakes=False)
             await upkeep.settle(log, self._directory.disk)
             self._troubles.pop(log.identity.number, None)
         except (ProtocolError, OSError) as error:
@@ -125,10 +151,11 @@ class Upkeep:
         elif not _is_sealed(log):
             self._unfinished[log.identity.number] = log
 
-    def _tell_start(self, log: Log) -> None:
+    def _tell_start(self, log: Log, *, wakes: bool) -> None:
         partition = self._partitions.of_log(log.identity.number)
         if partition is not None:
-            partition.on_trimmed()
+            partition.on_trimmed(wakes=wakes)
+        self.on_trimmed(log)
 
     def _tell(self, log: Log) -> None:
         """Whoever waits on a log that is offline learns it now."""

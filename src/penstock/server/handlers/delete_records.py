@@ -1,15 +1,26 @@
-"""DeleteRecords: everything before an offset goes.
+"""DeleteRecords: records before an offset are deleted.
 
 Serves    DeleteRecords 0–2. Offset -1 is the high watermark.
-Answers   the new start of the log once it is durable; an offset before the start changes nothing and is no error.
-          POLICY_VIOLATION where clean-up is compaction alone, INVALID_TOPIC_EXCEPTION for internal topics.
-Departs   from Kafka 4.3: with one replica there is nobody to wait for, so `timeout_ms` does not matter.
+Answers   the low watermark once it has reached the offset: the lowest log start, durable, of all replicas that are live
+          or may be elected (ISR, ELR). An offset before the log start deletes nothing and is no error.
+          REQUEST_TIMED_OUT if that takes longer than `timeout_ms`: the leader has deleted the records then, and other
+          replicas may have or will; only a request with very many partitions may be given up before that.
+          POLICY_VIOLATION where clean-up is compaction alone, INVALID_TOPIC_EXCEPTION for internal topics. A partition
+          that is named more than once is answered once, for the last offset.
+Departs   from Kafka 4.3: eligible leaders that are down are waited for, too, so that no clean election brings deleted
+          records back; replicas that are being added and have not begun to fetch are not.
 """
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from penstock.model.errors import ErrorCode, OffsetOutOfRange, ProtocolError
 from penstock.server.handlers.needs import Needs, node_of
+from penstock.server.partition import Partition
 from penstock.server.partition_checks import find_or_raise
 from penstock.server.serving import Call, serves
+from penstock.server.waiters import OffsetWaiters, Waiting
 from penstock.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -18,7 +29,10 @@ from penstock.wire.messages.delete_records import (
 )
 
 HIGH_WATERMARK = -1
+UNKNOWN = -1
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+PARTITIONS_PER_TURN_MAX = 200
+"""Partitions that are looked at before other requests have a turn."""
 
 
 class InternalTopic(ProtocolError):
@@ -33,42 +47,157 @@ class CompactedOnly(ProtocolError):
     code = ErrorCode.POLICY_VIOLATION
 
 
+class Deletion:
+    """One partition of a request, and what is answered for it."""
+
+    __slots__ = ("code", "index", "low_watermark", "offset", "partition")
+
+    def __init__(self, index: int, offset: int) -> None:
+        self.index = index
+        self.offset = offset
+        self.partition: Partition | None = None
+        """None if the request was refused."""
+        self.code = ErrorCode.REQUEST_TIMED_OUT
+        """Until something else is known."""
+        self.low_watermark = UNKNOWN
+
+    def fail(self, error: Exception) -> None:
+        """It is answered with an error."""
+        self.code = error.code if isinstance(error, ProtocolError) else ErrorCode.KAFKA_STORAGE_ERROR
+
+    def succeed(self, low_watermark: int) -> None:
+        """It is acknowledged."""
+        self.code, self.low_watermark = ErrorCode.NONE, low_watermark
+
+
+class Deletions:
+    """All partitions of one request: deleted here one after another, waited for side by side."""
+
+    def __init__(self, node: Needs, deadline_s: float) -> None:
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._deadline_s = deadline_s
+        self._waits: list[tuple[OffsetWaiters, Waiting]] = []
+        self._left = 0
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        self._is_over = False
+
+    async def run(self, deletions: Sequence[Deletion]) -> None:
+        """Until all are acknowledged or have failed, or the time is up."""
+        self._left = len(deletions)
+        if not deletions:
+            return
+        # Not in this task, which ends when the client goes: work on a log is not stopped in the middle.
+        self._node.upkeep.begin(self._delete_all(deletions))
+        try:
+            async with asyncio.timeout_at(self._deadline_s):
+                await self._done
+        except TimeoutError:
+            pass
+        finally:
+            self._is_over = True
+            for waiters, waiting in self._waits:
+                waiters.discard(waiting)
+
+    async def _delete_all(self, deletions: Iterable[Deletion]) -> None:
+        for deletion in deletions:
+            if self._is_over or self._loop.time() >= self._deadline_s:
+                return
+            try:
+                await self._delete(deletion)
+            except (ProtocolError, OSError) as error:
+                self._told(deletion, error)
+
+    async def _delete(self, deletion: Deletion) -> None:
+        partition, offset = deletion.partition, deletion.offset
+        assert partition is not None
+        log = partition.log
+        if offset > log.start_offset:
+            try:
+                await self._node.upkeep.delete_before(log, offset)
+            except OffsetOutOfRange:
+                if offset > log.start_offset:
+                    raise  # else retention has deleted the records meanwhile
+        if partition.retirement is not None:
+            raise partition.retirement
+        if partition.keeper is None:
+            deletion.succeed(log.start_offset)
+            self._count()
+        elif not self._is_over:
+            waiting = partition.starts.add(offset, partial(self._told, deletion))
+            self._waits.append((partition.starts, waiting))
+            partition.keeper.await_start(partition)
+
+    def _told(self, deletion: Deletion, error: Exception | None) -> None:
+        if error is not None:
+            deletion.fail(error)
+        else:
+            assert deletion.partition is not None
+            deletion.succeed(deletion.partition.low_watermark)
+        self._count()
+
+    def _count(self) -> None:
+        self._left -= 1
+        if not self._left and not self._done.done():
+            self._done.set_result(None)
+
+
 @serves(DeleteRecordsRequest)
 async def delete_records(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    """One partition after the other."""
+    """All partitions share one time-out."""
     node = node_of(call)
-    topics = []
+    deadline_s = asyncio.get_running_loop().time() + max(0, request.timeout_ms) / 1000
+    topics: dict[str, dict[int, Deletion]] = {}
+    looked_at = 0
     for topic in request.topics:
-        results = []
+        deletions = topics.setdefault(topic.name, {})
         for asked in topic.partitions:
-            code, low_watermark = ErrorCode.NONE, -1
-            try:
-                low_watermark = await _delete(node, topic.name, asked.partition_index, asked.offset)
-            except ProtocolError as error:
-                code = error.code
-            except OSError:
-                code = ErrorCode.KAFKA_STORAGE_ERROR
-            results.append(
-                DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=low_watermark, error_code=code
-                )
-            )
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+            deletions[asked.partition_index] = Deletion(asked.partition_index, asked.offset)
+            looked_at += 1
+            if looked_at % PARTITIONS_PER_TURN_MAX == 0:
+                await asyncio.sleep(0)
+    accepted: list[Deletion] = []
+    for name, deletions in topics.items():
+        for deletion in deletions.values():
+            if _is_accepted(node, name, deletion):
+                accepted.append(deletion)
+            looked_at += 1
+            if looked_at % PARTITIONS_PER_TURN_MAX == 0:
+                await asyncio.sleep(0)
+    await Deletions(node, deadline_s).run(accepted)
+    found = []
+    for name, deletions in topics.items():
+        results = []
+        for deletion in deletions.values():
+            results.append(_result(deletion))
+            looked_at += 1
+            if looked_at % PARTITIONS_PER_TURN_MAX == 0:
+                await asyncio.sleep(0)
+        found.append(DeleteRecordsTopicResult(name=name, partitions=results))
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=found)
 
 
-async def _delete(node: Needs, topic: str, index: int, offset: int) -> int:
-    """The start of the log afterwards."""
-    if topic in INTERNAL_TOPICS:
-        raise InternalTopic(f"records of {topic} are deleted by their coordinator alone")
-    partition = find_or_raise(node.partitions, topic, index)
-    if not partition.can_delete:
-        raise CompactedOnly(f"the clean-up policy of {topic} is compaction alone")
-    log = partition.log
-    if offset == HIGH_WATERMARK:
-        offset = log.high_watermark
-    if offset < 0:
-        raise OffsetOutOfRange(f"offset {offset} has no meaning")
-    if offset > log.start_offset:
-        await node.upkeep.delete_before(log, offset)
-    return log.start_offset
+def _result(deletion: Deletion) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=deletion.index, low_watermark=deletion.low_watermark, error_code=deletion.code
+    )
+
+
+def _is_accepted(node: Needs, topic: str, deletion: Deletion) -> bool:
+    """Finds the partition and what is to be deleted of it; False if the request is refused."""
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise InternalTopic(f"records of {topic} are deleted by their coordinator alone")
+        partition = find_or_raise(node.partitions, topic, deletion.index)
+        if not partition.can_delete:
+            raise CompactedOnly(f"the clean-up policy of {topic} is compaction alone")
+        log = partition.log
+        if deletion.offset == HIGH_WATERMARK:
+            deletion.offset = log.high_watermark
+        if not 0 <= deletion.offset <= log.high_watermark:
+            raise OffsetOutOfRange(f"offset {deletion.offset} is not below the high watermark {log.high_watermark}")
+    except ProtocolError as error:
+        deletion.fail(error)
+        return False
+    deletion.partition = partition
+    return True
