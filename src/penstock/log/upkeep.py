@@ -89,6 +89,8 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
         await settle(log, disk, log.reserve)
     gone = [s for s in log.segments[: log.settled_segments] if s.end_offset <= offset]
     try:
+        if log.synced_end < offset:
+            await _sync_to(log, disk, offset)
         await manifest.write(log, disk, log.settled_segments, log.reserve, Front(offset, len(gone)))
         # Only now: a start that readers have seen must not go back when the power goes.
         log.start_offset = offset
@@ -99,6 +101,22 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
     except OSError as error:
         log.fail(f"a deletion failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
+
+
+async def _sync_to(log: Log, disk: Disk, offset: int) -> None:
+    """Makes records before an offset durable, also where the topic does not ask for that (durability "replicated").
+
+    Else a power cut could leave a log that ends before it starts, and offsets would be given twice.
+    """
+    for segment in log.segments[log.settled_segments :]:
+        if segment.base_offset < offset:
+            data = disk.open(log.path_of(segment, "log"))
+            try:
+                await data.sync()
+            finally:
+                data.close()
+    if log.offline_reason is not None:  # our sync may have come after one that failed, and then says nothing
+        raise StorageError(f"{log.path} is offline: {log.offline_reason}")
 
 
 def remove_segments(log: Log, disk: Disk, segments: list[Segment]) -> None:

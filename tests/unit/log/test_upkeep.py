@@ -11,7 +11,7 @@ import pytest
 from penstock.log import manifest, upkeep
 from penstock.log.log import SNAPSHOTS_KEPT, Log
 from penstock.log.scrub import scrub
-from penstock.log.settings import LogSettings
+from penstock.log.settings import Durability, LogSettings
 from penstock.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from penstock.records.control import ControlType
 from tests.simulation.log_histories import PowerCut, drive
@@ -147,6 +147,16 @@ def test_the_new_start_survives_a_power_cut_at_once() -> None:
     log = place.cut_power()
     assert (log.start_offset, log.written_end) == (17, 40)
     assert log.epochs.to_list() == [[1, 17], [2, 30]]
+
+
+def test_a_log_does_not_end_before_it_starts_after_a_power_cut() -> None:
+    """Records that were never synced are deleted, and the power goes: their offsets are not given again."""
+    place = Place(replace(SETTINGS, durability=Durability.REPLICATED, segment_bytes=10_000))
+    place.append_many(10)
+    place.delete_before(8)
+    log = place.cut_power()
+    assert (log.start_offset, log.written_end >= 8) == (8, True)
+    assert place.append().base_offset == log.written_end - 1 >= 8
 
 
 @pytest.mark.parametrize("waits", range(4))

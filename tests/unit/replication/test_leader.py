@@ -2,10 +2,11 @@
 
 import pytest
 
-from penstock.metadata.image import Broker
+from penstock.metadata.image import Broker, Partition
 from penstock.metadata.partition_change import RECOVERING
 from penstock.model.errors import ErrorCode
 from penstock.replication.leader import Verdict
+from tests.simulation.replication_disk import ModelLog
 from tests.unit.replication.stage import LAG_MS, Asked, a_leader, a_log, neighbours, partition
 
 FENCED = Verdict(ErrorCode.FENCED_LEADER_EPOCH)
@@ -71,6 +72,111 @@ def test_strangers_and_former_lives_are_refused() -> None:
     assert leader.on_fetch(2, 25, Asked(0), 0).fits  # a life that the metadata log has not told of yet
     assert leader.on_fetch(2, 20, Asked(1, 0), 0) == Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert leader.progress[2].end_offset == 0
+
+
+# --- the low watermark ------------------------------------------------------------------------------------------------
+
+
+def a_log_from(start_offset: int, *epochs: int) -> ModelLog:
+    log = a_log(*epochs)
+    log.high_watermark = log.written_end
+    log.trim(start_offset)
+    return log
+
+
+def test_the_low_watermark_is_the_lowest_start_that_was_reported() -> None:
+    leader = a_leader(a_log_from(2, 0, 0, 0), partition(1, 2, 3))
+    assert leader.low_watermark() == -1
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
+    assert leader.low_watermark() == -1
+    leader.on_fetch(3, 30, Asked(3, 0, log_start=1), 0)
+    assert leader.low_watermark() == 1
+    leader.on_fetch(3, 30, Asked(3, 0, log_start=3), 0)
+    assert leader.low_watermark() == 2
+
+
+def test_a_late_fetch_does_not_take_a_start_back_but_another_life_does() -> None:
+    leader = a_leader(a_log_from(2, 0, 0, 0), partition(1, 2, replicas=(1, 2)))
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=0), 0)
+    assert leader.low_watermark() == 2
+    leader.on_fetch(2, 25, Asked(3, 0, log_start=0), 0)
+    assert leader.low_watermark() == 0
+
+
+def test_a_start_that_a_former_life_reported_does_not_count() -> None:
+    around = neighbours(1, 2)
+    leader = a_leader(a_log_from(2, 0, 0, 0), partition(1, 2, replicas=(1, 2)), around=around)
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
+    around.brokers = {**around.brokers, 2: Broker(2, 21, b"2" * 16, ())}
+    assert leader.low_watermark() == -1
+
+
+@pytest.mark.parametrize(
+    ("part", "is_fenced", "low"),
+    [
+        (partition(1, 2), False, 0),  # live, though not in sync
+        (partition(1, 2), True, 2),
+        (partition(1, 2, 3), True, 0),
+        (partition(1, 2)._replace(eligible_leader_replicas=(3,)), True, 0),
+        (partition(1, 2)._replace(adding_replicas=(3,)), False, 0),
+    ],
+)
+def test_live_replicas_and_eligible_leaders_count(part: Partition, is_fenced: bool, low: int) -> None:
+    around = neighbours(1, 2, 3)
+    around.brokers = {**around.brokers, 3: Broker(3, 30, b"3" * 16, (), is_fenced=is_fenced)}
+    leader = a_leader(a_log_from(2, 0, 0, 0), part, around=around)
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
+    leader.on_fetch(3, 30, Asked(3, 0, log_start=0), 0)
+    assert leader.low_watermark() == low
+
+
+def test_a_replica_that_is_being_added_counts_once_it_fetches() -> None:
+    leader = a_leader(a_log_from(2, 0, 0, 0), partition(1, 2)._replace(adding_replicas=(3,)))
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
+    assert leader.low_watermark() == 2
+    leader.on_fetch(3, 30, Asked(2, 0, log_start=0), 0)
+    assert leader.low_watermark() == 0
+
+
+def test_a_replica_joins_only_with_what_earlier_leaders_may_have_acknowledged() -> None:
+    leader = a_leader(a_log_from(2, 0, 0, 0), partition(1, 2))
+    leader.on_fetch(3, 30, Asked(3, 0, log_start=1), 0)
+    assert not leader.grow(0)
+    leader.on_fetch(3, 30, Asked(3, 0, log_start=2), 0)
+    assert leader.grow(0)
+
+
+def test_a_replica_joins_with_less_than_retention_has_deleted_here_but_not_with_less_than_was_acknowledged() -> None:
+    log = a_log(0, 0, 0)
+    around = neighbours(1, 2, 3)
+    around.brokers = {**around.brokers, 3: Broker(3, 30, b"3" * 16, (), is_fenced=True)}
+    leader = a_leader(log, partition(1, 2), around=around)
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=0), 0)
+    leader.advance(0)
+    log.high_watermark = 3
+    log.trim(2)
+    leader.on_fetch(3, 30, Asked(3, 0, log_start=0), 0)
+    around.brokers = neighbours(1, 2, 3).brokers
+    assert leader.grow(0)
+    assert leader.take_back(leader.proposal)  # type: ignore[arg-type]
+    around.brokers = {**around.brokers, 3: Broker(3, 30, b"3" * 16, (), is_fenced=True)}
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
+    assert leader.settle_start() == 2
+    around.brokers = neighbours(1, 2, 3).brokers
+    assert not leader.grow(0)
+
+
+def test_what_was_deleted_while_there_was_one_replica_counts_when_others_come() -> None:
+    log = a_log(0, 0, 0)
+    leader = a_leader(log, partition(1, replicas=(1,)))
+    leader.advance(0)
+    log.trim(2)
+    leader.learn(partition(1, partition_epoch=1, replicas=(1, 2)), 1)
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=0), 0)
+    assert not leader.grow(0)
+    leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
+    assert leader.grow(0)
 
 
 # --- the high watermark -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from penstock.replication.effects import (
     RestartLog,
     SendChange,
     SendFetch,
+    StartReached,
     SyncLog,
     TrimLog,
 )
@@ -35,12 +36,13 @@ from penstock.replication.events import (
     LogFailed,
     LogOpened,
     LogsSynced,
+    LogTrimmed,
     TimePassed,
 )
 from penstock.replication.follower import Following
 from penstock.replication.ports import ReplicaLog
 from penstock.replication.replicas import Replicas
-from penstock.replication.settings import FIRST_REST_MS
+from penstock.replication.settings import FIRST_REST_MS, TRIM_WAIT_MS
 from penstock.wire.messages.fetch import FetchResponse
 from tests.simulation.log_histories import drive
 from tests.simulation.replication_disk import ModelLog
@@ -262,6 +264,46 @@ def test_what_the_leader_has_deleted_may_go() -> None:
     stage = Stage(broker_id=2, log0=a_log(0, 0))
     fetch = the_fetch(stage.lead(1, 2))
     assert TrimLog(key(), 1) in stage.answer(fetch, an_answer(found(high_watermark=2, log_start=1)))
+
+
+def test_a_new_log_start_is_reported_once_it_is_durable() -> None:
+    stage = Stage(broker_id=2, log0=a_log(0, 0))
+    fetch = the_fetch(stage.lead(1, 2))
+    effects = stage.answer(fetch, an_answer(found(high_watermark=2, log_start=1)))
+    fetch = the_fetch(effects)
+    assert fetch.request.max_wait_ms == TRIM_WAIT_MS, "the leader may wait for it"
+    fetch = the_fetch(stage.answer(fetch, an_answer()))
+    assert not fetch.request.topics
+    stage.logs[key()].trim(1)
+    assert stage.step(LogTrimmed(key())) == []
+    fetch = the_fetch(stage.answer(fetch, an_answer()))
+    assert [each.log_start_offset for each in fetch.request.topics[0].partitions] == [1]
+    assert fetch.request.max_wait_ms > TRIM_WAIT_MS
+
+
+def test_a_leader_that_deletes_more_meanwhile_is_followed() -> None:
+    stage = Stage(broker_id=2, log0=a_log(0, 0))
+    fetch = the_fetch(stage.lead(1, 2))
+    effects = stage.answer(fetch, an_answer(found(high_watermark=2, log_start=1)))
+    effects = stage.answer(the_fetch(effects), an_answer(found(high_watermark=2, log_start=2)))
+    assert TrimLog not in kinds(effects), "one at a time"
+    stage.logs[key()].trim(1)
+    assert stage.step(LogTrimmed(key())) == [TrimLog(key(), 2)]
+
+
+def test_a_deletion_waits_for_followers_and_no_longer_for_those_that_are_fenced() -> None:
+    log = a_log(0, 0)
+    stage = Stage(log0=log)
+    image = an_image({0: partition(1, 2)})
+    stage.learn(image)
+    log.high_watermark = 2
+    log.trim(1)
+    assert stage.replicas.await_start(key(), 0) == []
+    assert StartReached not in kinds(stage.replicas.on_fetch(2, 20, [(key(), Asked(2, 0, log_start=1))], 0).effects)
+    assert stage.learn(fenced(image, 3)) == [StartReached(key(), 1)]
+    stage.replicas.forget_start(key())
+    assert stage.replicas.on_fetch(2, 20, [(key(), Asked(2, 0, log_start=2))], 0).effects == []
+    assert stage.replicas.await_start(key(), 0) == [StartReached(key(), 1)]
 
 
 def test_a_refused_partition_rests_and_holds_up_nobody() -> None:

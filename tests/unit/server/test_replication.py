@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.consumer import Consumer
 from penstock.client.producer import Producer
@@ -148,6 +149,47 @@ def test_deleted_records_are_deleted_everywhere() -> None:
         await town.admin(1).delete_records(TOPIC, {0: 15})
         await town.until(lambda: [log.start_offset for log in logs(town)] == [15, 15, 15])
         assert await read_all(cluster) == values[15:]
+        await cluster.close()
+
+    tell(story)
+
+
+def test_a_deletion_that_was_acknowledged_survives_its_leader() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        values = await publish(cluster, 20)
+        await asyncio.sleep(2.0)
+        leader = placed(town).leader
+        began_s = town.world.loop.time()
+        assert await town.admin(1).delete_records(TOPIC, {0: 15}) == {0: 15}
+        assert town.world.loop.time() - began_s < 0.3, "followers are woken for it"
+        assert [log.start_offset for log in logs(town)] == [15, 15, 15]
+        town.kill(leader)
+        assert await read_all(cluster) == values[15:]
+        assert placed(town).leader != leader
+        await cluster.close()
+
+    tell(story)
+
+
+def test_a_deletion_waits_for_a_replica_that_is_cut_off_until_it_is_fenced() -> None:
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        await publish(cluster, 20)
+        leader = placed(town).leader
+        victim, other = (node_id for node_id in NODES if node_id != leader)
+        links = [(f"node-{victim}", f"node-{node_id}") for node_id in (leader, other)]
+        town.world.network.cut([*links, *((to, source) for source, to in links)])
+        aside = cluster_of(town, (leader, other))
+        began_s = town.world.loop.time()
+        assert await Admin(aside).delete_records(TOPIC, {0: 15}) == {0: 15}
+        assert town.world.loop.time() - began_s > 1.0, "until its session is over it counts as live"
+        await aside.close()
+        town.world.network.heal_all()
+        await town.until(lambda: victim in town.nodes[leader].controller.image.topics[TOPIC].partitions[0].isr)
+        assert town.nodes[victim].directory.logs[f"{TOPIC}-0"].start_offset == 15
         await cluster.close()
 
     tell(story)

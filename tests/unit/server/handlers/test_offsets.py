@@ -1,10 +1,12 @@
 """ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and may be cut."""
 
+import asyncio
 from typing import Any
 from unittest.mock import PropertyMock
 
 import pytest
 
+from penstock.log.log import Log
 from penstock.model.errors import ErrorCode
 from penstock.server.handlers.delete_records import delete_records
 from penstock.server.handlers.list_offsets import (
@@ -18,6 +20,7 @@ from penstock.server.handlers.list_offsets import (
     list_offsets,
 )
 from penstock.server.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from penstock.server.partition import Partition
 from penstock.server.partitions import Leader
 from penstock.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from penstock.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -277,3 +280,121 @@ def test_no_more_is_deleted_than_is_durable() -> None:
         assert await delete(stand, -1) == (NONE, 0)
 
     running(story, sync_s=5.0)
+
+
+class Reporting:
+    """A keeper whose partitions have a low watermark that the test sets."""
+
+    def __init__(self) -> None:
+        self.awaited: list[int] = []
+
+    def appended(self, partition: Partition, base_offset: int) -> None:
+        """Followers are not part of this."""
+
+    def failed(self, log: Log) -> None:
+        """Neither are failures."""
+
+    def await_start(self, partition: Partition) -> None:
+        self.awaited.append(partition.index)
+
+
+async def two_with_followers(stand: Stand) -> tuple[list[Partition], Reporting]:
+    partitions = [await stand.add(index=index) for index in range(2)]
+    keeper = Reporting()
+    for partition in partitions:
+        for _ in range(10):
+            stand.append(partition)
+        partition.keeper = keeper
+    return partitions, keeper
+
+
+async def delete_from(stand: Stand, *asked: tuple[int, int], timeout_ms: int = 1000) -> dict[int, tuple[int, int]]:
+    parts = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
+    topics = [DeleteRecordsTopic(name="t", partitions=[each]) for each in parts]
+    response = await stand.ask(delete_records, DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
+    (topic,) = response.topics
+    found = {each.partition_index: (each.error_code, each.low_watermark) for each in topic.partitions}
+    assert len(found) == len(topic.partitions), "each is answered once"
+    return found
+
+
+def test_a_deletion_is_acknowledged_with_the_low_watermark_of_all_replicas() -> None:
+    async def story(stand: Stand) -> None:
+        partitions, keeper = await two_with_followers(stand)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(delete_from(stand, (0, 1), (0, 5), (1, 7)))
+        await asyncio.sleep(0.1)
+        assert [each.log.start_offset for each in partitions] == [5, 7], "the last offset of a partition counts"
+        assert keeper.awaited == [0, 1], "both are waited for side by side"
+        partitions[0].on_low_watermark(4)
+        partitions[1].on_low_watermark(8)
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        partitions[0].on_low_watermark(5)
+        assert await task == {0: (NONE, 5), 1: (NONE, 8)}
+
+    running(story)
+
+
+def test_all_partitions_of_a_deletion_share_one_time_out() -> None:
+    async def story(stand: Stand) -> None:
+        partitions, _ = await two_with_followers(stand)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        assert await delete_from(stand, (0, 5), (1, 5)) == dict.fromkeys((0, 1), (ErrorCode.REQUEST_TIMED_OUT, -1))
+        assert loop.time() - began_s == pytest.approx(1.0, abs=0.01)
+        assert [each.log.start_offset for each in partitions] == [5, 5]
+        assert not any(len(each.starts) for each in partitions), "nobody waits any more"
+
+    running(story)
+
+
+def test_a_deletion_ends_when_leadership_does() -> None:
+    async def story(stand: Stand) -> None:
+        partitions, _ = await two_with_followers(stand)
+        task = asyncio.get_running_loop().create_task(delete_from(stand, (0, 5), (1, 5)))
+        await asyncio.sleep(0.1)
+        stand.partitions.remove(partitions[0])
+        partitions[1].log.take_offline("for a test")
+        partitions[1].advance()
+        found = await task
+        assert found == {0: (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), 1: (ErrorCode.KAFKA_STORAGE_ERROR, -1)}
+
+    running(story)
+
+
+def test_work_on_a_log_is_not_stopped_when_the_client_goes() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add(settings=FSYNC)
+        stand.append(partition)
+        await asyncio.sleep(1)
+        task = asyncio.get_running_loop().create_task(delete(stand, 1))
+        await asyncio.sleep(0.1)
+        assert stand.upkeep.lock.locked()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(2)
+        assert partition.log.start_offset == 1
+
+    running(story, sync_s=0.2)
+
+
+def test_a_request_with_very_many_partitions_lets_others_have_a_turn() -> None:
+    async def story(stand: Stand) -> None:
+        turns = 0
+        is_over = False
+
+        async def others() -> None:
+            nonlocal turns
+            while not is_over:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.get_running_loop().create_task(others())
+        found = await delete_from(stand, *((index, 0) for index in range(2_000)))
+        is_over = True
+        await task
+        assert set(found.values()) == {(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
+        assert turns > 20
+
+    running(story)

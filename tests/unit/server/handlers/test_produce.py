@@ -417,6 +417,8 @@ class Nobody:
 
     def failed(self, log: Log) -> None: ...
 
+    def await_start(self, partition: Partition) -> None: ...
+
 
 def test_refusals_are_forgotten_after_some_time_and_when_there_are_too_many() -> None:
     async def story(stand: Stand) -> None:
