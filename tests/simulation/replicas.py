@@ -12,7 +12,8 @@ each, and two writers who send to a topic of three replicas, acks=all. Half of t
 (also all at once), have full disks and logs that fail, stand still, have clocks that run wrong; links are cut in one
 direction or both, clogged, reset (`tests/simulation/replicas_world.py`). What a node shows as committed must never
 change and be the same on all, in all their lives; in the end everybody is in sync, all logs are the same to the byte,
-and hold whatever was acknowledged, once, where the writer was told, in its order."""
+and hold whatever was acknowledged, once, where the writer was told, in its order. Records of another topic are deleted
+all the time: what DeleteRecords acknowledged stays deleted, whoever leads."""
 
 
 def measures(run: Run) -> dict[str, int]:

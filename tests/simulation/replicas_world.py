@@ -7,7 +7,8 @@ readers ask whomever they like, go where a leader sends them, and read from foll
 looks: what a node shows as committed never changes and is the same on all, in all their lives, and so is what a reader
 is given, which goes on where it left off; leaders are in sync, fenced brokers are not. When the faults end, everybody
 is in sync again, all logs are the same to the byte, and hold whatever was acknowledged, once, where the writer was
-told, in its order, and whatever was read; and the readers come to the end.
+told, in its order, and whatever was read; and the readers come to the end. A deleter writes to a topic of its own and
+deletes what it has written: no leader's log starts before an offset with which DeleteRecords was acknowledged.
 """
 
 import asyncio
@@ -45,6 +46,9 @@ PARTITIONS: Final = 2
 WRITERS: Final = ("writer-1", "writer-2")
 READERS: Final = ("reader-0", "reader-1")
 """One for each partition, named for it."""
+PURGED: Final = "purged"
+"""A topic with one partition, of which records are deleted all the time."""
+DELETER: Final = "deleter"
 TORMENT_S: Final = 10.0
 REST_S: Final = 6.0
 """After the faults the writers go on for so long."""
@@ -119,14 +123,7 @@ class Writer:
         self.is_done = True
 
     async def _make_topic(self, cluster: Cluster) -> None:
-        while True:
-            try:
-                await Admin(cluster).create_topic(TOPIC, PARTITIONS, 3, self._configs)
-                return
-            except ClientError as error:
-                if "TOPIC_ALREADY_EXISTS" in str(error):
-                    return
-                await asyncio.sleep(0.1)
+        await make_topic(cluster, TOPIC, PARTITIONS, self._configs)
 
     async def _note(self, delivery: "asyncio.Future[Delivery]", value: bytes) -> None:
         try:
@@ -135,6 +132,52 @@ class Writer:
             self.troubles[type(error).__name__] += 1
             return
         self.acknowledged.append(Acknowledged(place.partition, place.offset, value))
+
+
+async def make_topic(cluster: Cluster, name: str, partitions: int, configs: dict[str, str]) -> None:
+    while True:
+        try:
+            await Admin(cluster).create_topic(name, partitions, 3, configs)
+            return
+        except ClientError as error:
+            if "TOPIC_ALREADY_EXISTS" in str(error):
+                return
+            await asyncio.sleep(0.1)
+
+
+class Deleter:
+    """Writes records to a topic of its own and deletes some of them, and notes what is acknowledged."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.low_watermark = 0
+        """The highest with which a DeleteRecords was acknowledged."""
+        self.deletions = 0
+        self.is_working = True
+        self.is_done = False
+
+    async def run(self, ports: Ports) -> None:
+        options = ClientPorts(ports.network, ports.clock, ports.entropy)
+        bootstrap = [f"node-{node_id}:{PORT}" for node_id in NODES]
+        cluster = Cluster(bootstrap, ports=options, request_timeout_ms=2_000, connect_timeout_ms=500)
+        await make_topic(cluster, PURGED, 1, {"min.insync.replicas": "2"})
+        producer = Producer(cluster, delivery_timeout_ms=60_000, creates_topics=False)
+        end_offset = 0
+        while self.is_working:
+            try:
+                place = await (await producer.send(PURGED, b"to be deleted", partition=0))
+                end_offset = place.offset + 1
+                if self._random.random() < 0.5:
+                    before = self._random.randint(min(self.low_watermark, end_offset), end_offset)
+                    low_watermarks = await Admin(cluster).delete_records(PURGED, {0: before}, timeout_ms=3_000)
+                    self.low_watermark = max(self.low_watermark, low_watermarks[0])
+                    self.deletions += 1
+            except ClientError:
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(self._random.uniform(0.0, 0.1))
+        await producer.close()
+        await cluster.close()
+        self.is_done = True
 
 
 class Reader:
@@ -224,6 +267,8 @@ class Run(NamedTuple):
     acknowledged: int
     read_nearby: int
     """How often a reader was given something by a follower that a leader had sent it to."""
+    deletions: int
+    """DeleteRecords that were acknowledged."""
     epochs: int
     cuts: int
     """How often a log had to be cut."""
@@ -268,14 +313,17 @@ class Theatre:
         ]
         for name, reader in zip(READERS, self.readers, strict=True):
             world.add(name, reader.run)
-        self.nemesis = Nemesis(world, list(self.names.values()), [*WRITERS, *READERS])
+        self.deleter = Deleter(world.streams.stream(DELETER))
+        world.add(DELETER, self.deleter.run)
+        self.nemesis = Nemesis(world, list(self.names.values()), [*WRITERS, *READERS, DELETER])
+        self._purged_epoch = -1
         self._seen: dict[tuple[int, int], tuple[Log, int]] = {}
         """How far a log of a node was looked at."""
         self._epochs: set[tuple[int, int]] = set()
 
     def play(self) -> Run:
         world = self.world
-        for name in (*self.names.values(), *WRITERS, *READERS):
+        for name in (*self.names.values(), *WRITERS, *READERS, DELETER):
             world.start(name)
         self._run(1.5)
         self.nemesis.torment()
@@ -289,7 +337,7 @@ class Theatre:
         world.options.slow_sync = 0.0
         before = self._acknowledged
         self._run(REST_S)
-        for writer in self.writers:
+        for writer in (*self.writers, self.deleter):
             writer.is_working = False
         self._run(END_S - TORMENT_S - REST_S)
         events, trace_hash = world.loop.events, world.trace_hash
@@ -303,7 +351,8 @@ class Theatre:
             FAILED: failed_logs,
         }
         read_nearby = sum(reader.read_nearby for reader in self.readers)
-        return Run(self._acknowledged, read_nearby, len(self._epochs), cuts, events, counts, trace_hash)
+        deletions = self.deleter.deletions
+        return Run(self._acknowledged, read_nearby, deletions, len(self._epochs), cuts, events, counts, trace_hash)
 
     def _black_out(self) -> None:
         for name in self.names.values():
@@ -371,6 +420,7 @@ class Theatre:
                 node = server.node
                 if node is not None and self.world.nodes[self.names[node_id]].life is not None:
                     self._look(node_id, node)
+            self._look_at_purged()
             for breach in (*self.book.breaches, *(each.breach for each in self.readers if each.breach)):
                 raise Broken(breach)
 
@@ -390,6 +440,27 @@ class Theatre:
                 self._look_at_log(node_id, index, log, max(seen, log.start_offset))
                 seen = log.high_watermark
             self._seen[node_id, index] = (log, seen)
+
+    def _look_at_purged(self) -> None:
+        """The newest leader has nothing that was acknowledged to be deleted."""
+        alive = [
+            server.node
+            for node_id, server in self.servers.items()
+            if server.node is not None and self.world.nodes[self.names[node_id]].life is not None
+        ]
+        for node in alive:
+            topic = node.controller.image.topics.get(PURGED)
+            if topic is not None:
+                self._purged_epoch = max(self._purged_epoch, topic.partitions[0].leader_epoch)
+        for node in alive:
+            partition = node.partitions.named(PURGED, 0)
+            if partition is None or partition.leader_epoch != self._purged_epoch:
+                continue
+            if partition.log.start_offset < self.deleter.low_watermark:
+                raise Broken(
+                    f"DeletedStaysDeleted: the log of a leader starts at {partition.log.start_offset}, "
+                    f"but {self.deleter.low_watermark} was acknowledged"
+                )
 
     def _look_at_image(self, image: Image) -> None:
         topic = image.topics.get(TOPIC)
@@ -421,13 +492,16 @@ class Theatre:
         nodes = [server.node for server in self.servers.values()]
         if not all(node is not None and node.is_serving for node in nodes):
             raise Broken("Convergence: a node does not serve in the end")
-        if not all(writer.is_done for writer in self.writers):
+        if not all(writer.is_done for writer in (*self.writers, self.deleter)):
             raise Broken("Convergence: a writer still waits for an answer, long after all was mended")
         cuts = 0
         for index in range(PARTITIONS):
             logs = [node.directory.logs[f"{TOPIC}-{index}"] for node in nodes if node is not None]
             cuts += sum(log.cuts for log in logs)
             self._check_partition(index, nodes[0], logs)
+        starts = [node.directory.logs[f"{PURGED}-0"].start_offset for node in nodes if node is not None]
+        if min(starts) < self.deleter.low_watermark:
+            raise Broken(f"DeletedStaysDeleted: logs start at {starts}, not at {self.deleter.low_watermark}")
         return cuts
 
     def _check_partition(self, index: int, node: Node | None, logs: list[Log]) -> None:

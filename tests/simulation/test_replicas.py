@@ -26,7 +26,7 @@ from tests.simulation.replicas_world import run_seed
 
 SEEDS = 50
 CHUNK = 5
-PROMISES = ("ConsistentRead", "LogMatching", "NoCommittedRecordLostGlobally", "Convergence")
+PROMISES = ("ConsistentRead", "LogMatching", "NoCommittedRecordLostGlobally", "Convergence", "DeletedStaysDeleted")
 FRESH = SystemRandom().randrange(10**9, 10**12)
 
 run_all = partial(stories.run_all, run_seed, "replicas")
@@ -38,6 +38,7 @@ def test_servers_keep_what_they_acknowledge(first: int, record_property: Callabl
     runs = run_all([*range(first, first + CHUNK), FRESH + first])
     assert sum(run.acknowledged for run in runs) > 100 * CHUNK
     assert sum(run.read_nearby for run in runs) > 2 * CHUNK
+    assert sum(run.deletions for run in runs) > 10 * CHUNK
     record_property("simulated_runs", len(runs))
     record_property("simulated_events", sum(run.events for run in runs))
     record_property("simulated_cpu_s", time.process_time() - began_s)
@@ -114,6 +115,10 @@ def followers_count_idleness_on_another_clock(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Log, "append_replicated", lambda self, data, now_ms: append(self, data, now_ms=now_ms % 10**9))
 
 
+def acknowledges_deletions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leader, "low_watermark", lambda self: self._log.start_offset)
+
+
 @pytest.mark.parametrize(
     ("mutant", "first"),
     [
@@ -124,6 +129,7 @@ def followers_count_idleness_on_another_clock(monkeypatch: pytest.MonkeyPatch) -
         (followers_show_what_is_not_committed, 0),
         (never_believes_in_room, 0),
         (followers_count_idleness_on_another_clock, 0),
+        (acknowledges_deletions_alone, 0),
     ],
 )
 def test_it_is_noticed_who(
