@@ -337,8 +337,9 @@ class Theatre:
         world.options.slow_sync = 0.0
         before = self._acknowledged
         self._run(REST_S)
-        for writer in (*self.writers, self.deleter):
+        for writer in self.writers:
             writer.is_working = False
+        self.deleter.is_working = False
         self._run(END_S - TORMENT_S - REST_S)
         events, trace_hash = world.loop.events, world.trace_hash
         if self._acknowledged < before + 10:
@@ -492,7 +493,7 @@ class Theatre:
         nodes = [server.node for server in self.servers.values()]
         if not all(node is not None and node.is_serving for node in nodes):
             raise Broken("Convergence: a node does not serve in the end")
-        if not all(writer.is_done for writer in (*self.writers, self.deleter)):
+        if not self.deleter.is_done or not all(writer.is_done for writer in self.writers):
             raise Broken("Convergence: a writer still waits for an answer, long after all was mended")
         cuts = 0
         for index in range(PARTITIONS):
