@@ -178,6 +178,8 @@ class GroupShard:
                 offsets.commit(self.groups.get(request.group_id), command, ticket, work)
             case OffsetFetchRequestGroup():
                 offsets.fetch(self.groups.get(request.group_id), self.offsets, command, ticket, work)
+            case offsets.PlacesOf():
+                offsets.places(self.offsets, command, ticket, work)
             case HeartbeatRequest() | JoinGroupRequest() | SyncGroupRequest() | LeaveGroupRequest():
                 self._classic(command, ticket, work)
             case OffsetDeleteRequest():
@@ -186,7 +188,7 @@ class GroupShard:
                 listing.describe(self.groups, command, ticket, work)
             case ConsumerGroupDescribeRequest():
                 listing.describe_consumer(self.groups, command, ticket, work)
-            case ListGroupsRequest():
+            case ListGroupsRequest() | listing.ListSome():
                 listing.list_groups(self.groups, command, ticket, work)
             case DeleteGroupsRequest():
                 listing.delete(self.groups, self.offsets, command, ticket, work)

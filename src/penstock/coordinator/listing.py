@@ -5,7 +5,8 @@ Answers   a group of the other kind is GROUP_ID_NOT_FOUND; before version 6 of D
 Departs   nowhere from Kafka 4.3.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup, Partitions, by_topic
@@ -125,21 +126,32 @@ def _shown(partitions: Partitions, work: Work) -> described.Assignment:
     )
 
 
+class ListSome(NamedTuple):
+    """ListGroups for some groups of a shard."""
+
+    request: ListGroupsRequest
+    group_ids: Sequence[str]
+
+
 def list_groups(groups: Mapping[str, Group], ask: Ask, ticket: int, work: Work) -> None:
-    """All groups of this shard that fit."""
-    request: ListGroupsRequest = ask.request
+    """All groups of this shard that fit, or some of them; one that is gone by now is left out."""
+    asked: ListGroupsRequest | ListSome = ask.request
+    request, group_ids = asked if isinstance(asked, ListSome) else (asked, groups)
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     shown = [
         each
-        for each in _listed(groups)
+        for each in _listed(groups, group_ids)
         if (not states or each.group_state.lower() in states) and (not types or each.group_type.lower() in types)
     ]
     work.reply(ticket, ListGroupsResponse(error_code=ErrorCode.NONE, groups=shown))
 
 
-def _listed(groups: Mapping[str, Group]) -> Iterator[ListedGroup]:
-    for group_id, group in groups.items():
+def _listed(groups: Mapping[str, Group], group_ids: Iterable[str]) -> Iterator[ListedGroup]:
+    for group_id in group_ids:
+        group = groups.get(group_id)
+        if group is None:
+            continue
         if isinstance(group, ConsumerGroup):
             yield ListedGroup(
                 group_id=group_id, protocol_type=CONSUMER_PROTOCOL, group_state=group.state, group_type="consumer"

@@ -12,7 +12,7 @@ Departs   a member of a consumer group commits nothing for a partition that anot
 from collections.abc import Collection, Iterator, Mapping, Set
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup
@@ -250,6 +250,17 @@ def fetch(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Wo
             for topic in request.topics or ()
         ]
     work.reply(ticket, OffsetFetchResponseGroup(group_id=group_id, topics=topics, error_code=code))
+
+
+class PlacesOf(NamedTuple):
+    """Where a group has committed offsets; answered by a list of topics and partitions."""
+
+    group_id: str
+
+
+def places(offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
+    """So that all offsets of a large group can be asked for in parts."""
+    work.reply(ticket, list(offsets.places(ask.request.group_id)))
 
 
 def _shown(known: OffsetCommitValue | None, partition: int) -> OffsetFetchResponsePartitions:

@@ -80,6 +80,11 @@ class ActiveIndex:
         at = bisect_right(self.positions, position) - 1
         return self.positions[at] if at >= 0 else 0
 
+    def entry_before(self, offset_delta: int) -> Entry | None:
+        """The last entry of a batch that begins before an offset."""
+        at = bisect_left(self.deltas, offset_delta) - 1
+        return Entry(self.deltas[at], self.positions[at], self.timestamps[at]) if at >= 0 else None
+
     def cut(self, position: int) -> None:
         """Forgets entries at or behind a position."""
         keep = bisect_left(self.positions, position)
@@ -136,8 +141,18 @@ class SealedIndex:
         """One entry."""
         return Entry(*ENTRY.unpack_from(self._data, at * ENTRY.size))
 
+    def entry_before(self, offset_delta: int) -> Entry | None:
+        """The last entry of a batch that begins before an offset."""
+        count = self._count_where(0, offset_delta, inclusive=False)
+        return self.entry(count - 1) if count else None
+
     def _last_where(self, field: int, limit: int, *, inclusive: bool) -> int:
         """The position of the last entry whose field is below (or at) the limit; 0 if there is none."""
+        count = self._count_where(field, limit, inclusive=inclusive)
+        return self.entry(count - 1).position if count else 0
+
+    def _count_where(self, field: int, limit: int, *, inclusive: bool) -> int:
+        """How many entries there are whose field is below (or at) the limit."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -146,7 +161,7 @@ class SealedIndex:
                 low = middle + 1
             else:
                 high = middle
-        return self.entry(low - 1).position if low else 0
+        return low
 
     def position_for_offset(self, offset_delta: int) -> int:
         """Where to start looking for an offset."""

@@ -8,10 +8,10 @@ goes on.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, NoReturn
 
-from penstock.log import checked
+from penstock.log import checked, times
 from penstock.log.epochs import EpochHistory
 from penstock.log.index import AbortedTransaction, ActiveIndex, SealedIndex
 from penstock.log.ledger import LedgerEntry
@@ -23,13 +23,15 @@ from penstock.log.space import Reserve, is_full
 from penstock.model.errors import CorruptBatch, DiskFull, InvalidBatch, OffsetOutOfRange, StorageError
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.ports import File, FileSlice
+from penstock.records import stamps
 from penstock.records.check import DEFAULT_RULES, Rules, check_batch
 from penstock.records.header import BatchView, TimestampType, batches, patch, stamp_log_append_time
-from penstock.records.rows import rows
 
 MANIFEST_VERSION = 1
 SNAPSHOT_VERSION = 1
 SNAPSHOTS_KEPT = 3
+LOOKED_AT_BYTES_MAX: Final = DEFAULT_LIMITS.batch_decompressed_bytes_max
+"""Of a batch that is opened for a look-up by time."""
 
 
 class Identity(NamedTuple):
@@ -407,7 +409,7 @@ class Log:
         """The aborted transactions that a read_committed reader of this range must know of."""
         found: list[AbortedTransaction] = []
         for segment in self.segments[self._segment_at(offset) :]:
-            for transaction in self._index_of(segment).aborted:
+            for transaction in self.index_of(segment).aborted:
                 if transaction.last_offset >= offset and transaction.first_offset < end_offset:
                     found.append(transaction)
                 if transaction.last_stable_offset >= end_offset:
@@ -416,47 +418,45 @@ class Log:
 
     def offset_for_time(self, timestamp_ms: int, *, limit: int) -> TimedOffset | None:
         """The first record below `limit` with at least this timestamp (R29: never one that is not stable yet)."""
-        for segment in self.segments[self._segment_at(self.start_offset) :]:
-            if segment.max_timestamp_ms < timestamp_ms:
+        offset = self.start_offset
+        while True:
+            found = times.batch_since(self, timestamp_ms, offset, limit)
+            if found is None:
+                return None
+            if isinstance(found, int):
+                offset = found
                 continue
-            start = self._index_of(segment).position_for_time(timestamp_ms)
-            file = self._pool.file(self.path_of(segment, "log"))
-            for position, batch in scan_headers(file, start, segment.size_bytes, self.settings.index_interval_bytes):
-                if batch.base_offset >= limit:
-                    return None
-                if batch.max_timestamp_ms < timestamp_ms or batch.last_offset < self.start_offset:
-                    continue
-                for record in rows(_load(file, position, batch), DEFAULT_LIMITS.batch_decompressed_bytes_max):
-                    if record.timestamp_ms >= timestamp_ms and self.start_offset <= record.offset < limit:
-                        return TimedOffset(record.timestamp_ms, record.offset, batch.leader_epoch)
-        return None
+            stamp = stamps.first_since(found, timestamp_ms, self.start_offset, limit, LOOKED_AT_BYTES_MAX)
+            if stamp is not None:
+                return TimedOffset(*stamp, found.leader_epoch)
+            offset = found.last_offset + 1
 
     def offset_of_max_timestamp(self, *, limit: int) -> TimedOffset | None:
         """The first record below `limit` with the highest timestamp of all."""
+        step = times.Step(self.start_offset, None)
+        while step.next_offset is not None:
+            step = times.newest_batch(self, step.next_offset, limit, step.best)
         best: TimedOffset | None = None
-        for segment in self.segments[self._segment_at(self.start_offset) :]:
-            if segment.base_offset >= limit:
-                break
-            if best is not None and segment.max_timestamp_ms <= best.timestamp_ms:
-                continue
-            file = self._pool.file(self.path_of(segment, "log"))
-            for position, batch in scan_headers(file, 0, segment.size_bytes):
-                if batch.base_offset >= limit:
-                    break
-                if best is not None and batch.max_timestamp_ms <= best.timestamp_ms:
-                    continue
-                for record in rows(_load(file, position, batch), DEFAULT_LIMITS.batch_decompressed_bytes_max):
-                    is_higher = best is None or record.timestamp_ms > best.timestamp_ms
-                    if is_higher and self.start_offset <= record.offset < limit:
-                        best = TimedOffset(record.timestamp_ms, record.offset, batch.leader_epoch)
+        for batch in times.newest_candidates(self, step.best, limit):
+            stamp = stamps.latest(batch, self.start_offset, limit, LOOKED_AT_BYTES_MAX)
+            if stamp is not None and (best is None or stamp.timestamp_ms > best.timestamp_ms):
+                best = TimedOffset(*stamp, batch.leader_epoch)
         return best
+
+    def segments_from(self, offset: int) -> Sequence[Segment]:
+        """The segment that an offset belongs into, and all behind it."""
+        return self.segments[self._segment_at(offset) :]
+
+    def file_of(self, segment: Segment) -> File:
+        """The file of a segment's batches."""
+        return self._pool.file(self.path_of(segment, "log"))
 
     def _segment_at(self, offset: int) -> int:
         return max(0, bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1)
 
     def _find(self, segment: Segment, offset: int, size_bytes: int) -> tuple[int, int] | None:
         """(position, size) of the batch that holds the offset or is the first behind it."""
-        start = self._index_of(segment).position_for_offset(max(0, offset - segment.base_offset))
+        start = self.index_of(segment).position_for_offset(max(0, offset - segment.base_offset))
         file = self._pool.file(self.path_of(segment, "log"))
         for position, batch in scan_headers(file, start, size_bytes, self.settings.index_interval_bytes):
             if batch.last_offset >= offset:
@@ -465,7 +465,8 @@ class Log:
 
     # --- files and indexes ----------------------------------------------------------------------------------------
 
-    def _index_of(self, segment: Segment) -> ActiveIndex | SealedIndex:
+    def index_of(self, segment: Segment) -> ActiveIndex | SealedIndex:
+        """The index of a segment, in memory or through a map."""
         if segment.index is not None:
             return segment.index
         if segment is self.segments[-1]:
@@ -574,7 +575,3 @@ class Log:
     def snapshot_path(self, offset: int) -> str:
         """Where producer state at an offset is kept."""
         return f"{self.path}/{offset:020d}.producers"
-
-
-def _load(file: File, position: int, batch: BatchView) -> BatchView:
-    return BatchView(file.read(position, batch.size_bytes))

@@ -4,6 +4,8 @@ Answers   codes, sentences and their order are Kafka 4.3's, held against a runni
 Departs   nowhere; an unknown setting's name is told the name that it resembles.
 """
 
+from typing import Final
+
 from penstock.metadata.commands import (
     CreatedTopic,
     CreateTopics,
@@ -24,20 +26,21 @@ from penstock.metadata.view import PARTITIONS_PER_COMMAND_MAX, RECORDS_PER_COMMA
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
-_TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
 
 
 def create_topics(command: CreateTopics, view: View) -> Decision[MetadataRecord, tuple[CreatedTopic, ...]]:
     """New topics, each by itself: what is wrong with one does not stop the others."""
     counts = repeated(topic.name for topic in command.topics)
     single = [topic for topic in command.topics if counts[topic.name] == 1 and topic.name != METADATA_TOPIC]
-    if sum(_partitions_wanted(topic, view.settings) for topic in single) > PARTITIONS_PER_COMMAND_MAX:
-        return Decision((), _refuse_all(command, _TOO_MANY_PARTITIONS))
+    if sum(partitions_wanted(topic, view.settings) for topic in single) > PARTITIONS_PER_COMMAND_MAX:
+        return Decision((), _refuse_all(command, TOO_MANY_PARTITIONS))
     records: list[MetadataRecord] = []
     results = []
+    defaults = _effective({}, view.settings)
     for topic in single:
         try:
-            made, result = _create(topic, view)
+            made, result = _create(topic, view, defaults)
             records += made
         except Refusal as refusal:
             result = CreatedTopic(topic.name, refusal.code, refusal.message)
@@ -57,13 +60,16 @@ def _refuse_all(command: CreateTopics, message: str) -> tuple[CreatedTopic, ...]
     return tuple(CreatedTopic(topic.name, ErrorCode.POLICY_VIOLATION, message) for topic in command.topics)
 
 
-def _partitions_wanted(topic: NewTopic, settings: BrokerSettings) -> int:
+def partitions_wanted(topic: NewTopic, settings: BrokerSettings) -> int:
+    """How many partitions a new topic is to have."""
     if topic.assignments:
         return len(topic.assignments)
     return settings.number("num.partitions") if topic.partitions == -1 else max(0, topic.partitions)
 
 
-def _create(topic: NewTopic, view: View) -> tuple[list[MetadataRecord], CreatedTopic]:
+def _create(
+    topic: NewTopic, view: View, defaults: tuple[TopicConfig, ...]
+) -> tuple[list[MetadataRecord], CreatedTopic]:
     check_new_name(topic.name, view.image)
     configs = _checked_configs(topic, view.settings)
     partitions = _assigned(topic, view.image) if topic.assignments else _placed(topic, view)
@@ -79,7 +85,7 @@ def _create(topic: NewTopic, view: View) -> tuple[list[MetadataRecord], CreatedT
         topic_id=topic_id,
         partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=_effective(configs, view.settings),
+        configs=_effective(configs, view.settings) if configs else defaults,
     )
 
 
@@ -147,7 +153,7 @@ def _placed(topic: NewTopic, view: View) -> list[Partition]:
     factor = topic.replication_factor
     factor = view.settings.number("default.replication.factor") if factor == -1 else factor
     try:
-        return place_all(_partitions_wanted(topic, view.settings), factor, hosts(view.image), view.entropy)
+        return place_all(partitions_wanted(topic, view.settings), factor, hosts(view.image), view.entropy)
     except Refusal as refusal:
         message = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
         raise Refusal(refusal.code, message) from None

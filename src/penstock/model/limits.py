@@ -87,5 +87,8 @@ class Limits:
     batch_decompressed_bytes_max: int = 10 * (MIB + 12)
     """What one batch may decompress to, enforced while it streams."""
 
+    batch_opened_records_max: int = 100_000
+    """Records of a batch whose records are opened; without that, the header's bound holds."""
+
 
 DEFAULT_LIMITS = Limits()

@@ -8,8 +8,9 @@ byte. Codes are Kafka's: a batch whose checksum fits but whose records do not pa
 the same bytes again, as CORRUPT_MESSAGE invites to, cannot help.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cache
 
 from penstock.model.errors import BatchTooLarge, CorruptBatch, InvalidBatch, InvalidTimestamp, ProtocolError, TornBatch
 from penstock.model.limits import DEFAULT_LIMITS
@@ -52,6 +53,7 @@ class Rules:
     validation: Validation = Validation.HEADER
     batch_bytes_max: int = DEFAULT_LIMITS.batch_bytes_max
     batch_decompressed_bytes_max: int = DEFAULT_LIMITS.batch_decompressed_bytes_max
+    batch_opened_records_max: int = DEFAULT_LIMITS.batch_opened_records_max
     is_compacted: bool = False
     is_from_client: bool = True
     """False for batches of our own shards, which may hold markers and start at any offset."""
@@ -70,6 +72,12 @@ class Rules:
 
 
 DEFAULT_RULES = Rules()
+
+
+@cache
+def without_opening(rules: Rules) -> Rules:
+    """The same for a batch whose records have been opened already."""
+    return replace(rules, validation=Validation.HEADER, is_compacted=False, timestamp_before_ms_max=None)
 
 
 def check_batch(buffer: Buffer, rules: Rules = DEFAULT_RULES, now_ms: int | None = None) -> BatchView:
@@ -186,6 +194,11 @@ def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
     is_full = rules.validation is Validation.FULL
     if is_full and batch.attributes & UNUSED_BITS:
         raise InvalidBatch(f"attributes {batch.attributes:#06x} use bits without a meaning")
+    if batch.count > rules.batch_opened_records_max:
+        raise InvalidBatch(
+            f"{batch.count} records in a batch where records are opened, at most {rules.batch_opened_records_max} are "
+            "allowed: send smaller batches"
+        )
     data = decompress(batch.codec, batch.payload, rules.batch_decompressed_bytes_max)
     if _are_ordinary(data, batch, rules, now_ms):
         return

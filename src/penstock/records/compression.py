@@ -13,6 +13,7 @@ import lz4.frame
 
 from penstock.model.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
 from penstock.records import snappy, zstd
+from penstock.records.over_cap import OverCap
 
 # Decoders take this much input and give this much output at a time: both are copied inside them at every step.
 INPUT_STEP_BYTES = 64 * 1024
@@ -74,10 +75,17 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
 
 def decompress(codec: Codec, view: bytes | bytearray | memoryview, bytes_max: int) -> bytes | bytearray:
     """The payload in plain, at most `bytes_max` of it."""
+    try:
+        return _decompress(codec, view, bytes_max)
+    except OverCap as over:
+        raise BatchTooLarge(str(over)) from None
+
+
+def _decompress(codec: Codec, view: bytes | bytearray | memoryview, bytes_max: int) -> bytes | bytearray:
     match codec:
         case Codec.NONE:
             if len(view) > bytes_max:
-                raise over_cap(bytes_max)
+                raise over_cap(bytes_max, bytes(view[:bytes_max]))
             return bytes(view)
         case Codec.GZIP:
             return _gunzip(memoryview(view), bytes_max)
@@ -89,9 +97,34 @@ def decompress(codec: Codec, view: bytes | bytearray | memoryview, bytes_max: in
             return zstd.decompress(view, bytes_max)
 
 
-def over_cap(bytes_max: int) -> BatchTooLarge:
+def output_bytes_max(codec: Codec, view: bytes | bytearray | memoryview) -> int:
+    """More than this the payload cannot become. CorruptBatch where that is seen without decoding it."""
+    match codec:
+        case Codec.NONE:
+            return len(view)
+        case Codec.ZSTD:
+            return zstd.output_bound(view)
+    return len(view) * OUTPUT_PER_INPUT_BYTE_MAX[codec]
+
+
+def decompress_prefix(
+    codec: Codec, view: bytes | bytearray | memoryview, bytes_max: int
+) -> tuple[bytes | bytearray, bool]:
+    """The payload in plain, or as much of its beginning as the cap allows, and whether that is all of it.
+
+    A snappy block that is larger than what is left of the cap is left out as a whole.
+    """
+    try:
+        if codec is Codec.ZSTD:
+            return zstd.decompress(view, bytes_max, keeps_prefix=True), True
+        return _decompress(codec, view, bytes_max), True
+    except OverCap as over:
+        return over.prefix, False
+
+
+def over_cap(bytes_max: int, prefix: bytes | bytearray = b"") -> OverCap:
     """The refusal of a payload that is larger than its cap."""
-    return BatchTooLarge(f"the batch decompresses to more than {bytes_max} bytes")
+    return OverCap(f"the batch decompresses to more than {bytes_max} bytes", prefix)
 
 
 def _gunzip(view: memoryview, bytes_max: int) -> bytearray:
@@ -113,7 +146,7 @@ def _gunzip(view: memoryview, bytes_max: int) -> bytearray:
                     raise CorruptBatch(f"gzip payload: {trouble}") from None
                 out += chunk
                 if len(out) > bytes_max:
-                    raise over_cap(bytes_max)
+                    raise over_cap(bytes_max, out)
                 tail = inflater.unconsumed_tail
                 if inflater.eof or (not tail and len(chunk) < OUTPUT_STEP_BYTES):
                     break
@@ -140,7 +173,7 @@ def _unlz4(view: memoryview, bytes_max: int) -> bytearray:
                 raise CorruptBatch(f"lz4 payload: {trouble}") from None
             out += chunk
             if len(out) > bytes_max:
-                raise over_cap(bytes_max)
+                raise over_cap(bytes_max, out)
             piece = b""
             if inflater.eof or (inflater.needs_input and len(chunk) < OUTPUT_STEP_BYTES):
                 break

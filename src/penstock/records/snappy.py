@@ -9,7 +9,8 @@ from struct import Struct
 
 import cramjam
 
-from penstock.model.errors import BatchTooLarge, CorruptBatch
+from penstock.model.errors import CorruptBatch
+from penstock.records.over_cap import OverCap
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES = 16
@@ -39,7 +40,10 @@ def decompress(view: bytes | bytearray | memoryview, bytes_max: int) -> bytearra
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(view) - position:
             raise CorruptBatch(f"xerial snappy block of {length} bytes where {len(view) - position} are left")
-        out += _raw(view[position : position + length], bytes_max - len(out))
+        try:
+            out += _raw(view[position : position + length], bytes_max - len(out))
+        except OverCap as over:
+            raise OverCap(str(over), out) from None
         position += length
     return out
 
@@ -48,7 +52,7 @@ def _raw(block: bytes | bytearray | memoryview, bytes_max: int) -> bytearray:
     try:
         declared_bytes: int = cramjam.snappy.decompress_raw_len(block)
         if declared_bytes > bytes_max:
-            raise BatchTooLarge(f"snappy payload declares {declared_bytes} bytes where {bytes_max} are allowed")
+            raise OverCap(f"snappy payload declares {declared_bytes} bytes where {bytes_max} are allowed")
         if declared_bytes > len(block) * _EXPANSION_MAX:
             raise CorruptBatch(f"snappy payload of {len(block)} bytes cannot hold {declared_bytes}")
         out = bytearray(declared_bytes)

@@ -11,6 +11,7 @@ from struct import error as struct_error
 import cramjam
 
 from penstock.model.errors import BatchTooLarge, CorruptBatch
+from penstock.records.over_cap import OverCap
 
 # Level 22 asks for 128 MiB, and Java's reader takes no more. The decoder reserves the declared window but touches only
 # what it has written, so memory really used stays below twice the cap.
@@ -23,6 +24,7 @@ _SKIPPABLE_MAGIC = 0x184D2A50
 _WORD = Struct("<I")
 _RAW, _RLE, _COMPRESSED, _RESERVED = range(4)
 _CHECKSUM_BYTES = 4
+_NO_CAP = 1 << 62
 _BUFFER_FULL = "failed to write whole buffer"
 
 
@@ -31,23 +33,23 @@ def compress(data: bytes | bytearray | memoryview, level: int | None = None) -> 
     return bytes(cramjam.zstd.compress(data, level=LEVEL_DEFAULT if level is None else level))
 
 
-def decompress(view: bytes | bytearray | memoryview, bytes_max: int) -> bytearray:
-    """All frames, at most `bytes_max` of output."""
+def decompress(view: bytes | bytearray | memoryview, bytes_max: int, *, keeps_prefix: bool = False) -> bytearray:
+    """All frames, at most `bytes_max` of output; to `keeps_prefix`, more is refused only when that much is decoded."""
     if not view:
         raise CorruptBatch("zstd payload is empty")
-    bound_bytes = _output_bound(view, bytes_max)
+    bound_bytes = output_bound(view, _NO_CAP if keeps_prefix else bytes_max)
     out = bytearray(min(bound_bytes, bytes_max))
     try:
         written_bytes = cramjam.zstd.decompress_into(view, out)
     except cramjam.DecompressionError as trouble:
         if bound_bytes > bytes_max and str(trouble) == _BUFFER_FULL:
-            raise BatchTooLarge(f"zstd payload decompresses to more than {bytes_max} bytes") from None
+            raise OverCap(f"zstd payload decompresses to more than {bytes_max} bytes", out) from None
         raise CorruptBatch(f"zstd payload: {trouble}") from None
     del out[written_bytes:]
     return out
 
 
-def _output_bound(view: bytes | bytearray | memoryview, bytes_max: int) -> int:
+def output_bound(view: bytes | bytearray | memoryview, bytes_max: int = _NO_CAP) -> int:
     """More than this the payload cannot become. BatchTooLarge when it must become more than `bytes_max`."""
     at_most_bytes = 0
     at_least_bytes = 0

@@ -10,7 +10,7 @@ committed is applied in pieces, so that a large log or snapshot holds nobody up.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -379,9 +379,30 @@ class ControllerRunner:
         say. Who stops waiting does not stop the command.
         """
         decision = self._carry_out(command)
+        await self._until_committed()
+        return decision.reply
+
+    async def ask_in_turn(self, commands: Iterable[Command[Reply]]) -> "list[Reply | ProtocolError]":
+        """Has commands decided one after the other, and returns when all of them are committed.
+
+        Each is a decision by itself, with turns for others between them; one that is refused does not stop the next.
+        """
+        replies: list[Reply | ProtocolError] = []
+        for number, command in enumerate(commands):
+            if number:
+                await asyncio.sleep(0)
+            try:
+                replies.append(self._carry_out(command).reply)
+            except NotController:
+                raise
+            except ProtocolError as error:
+                replies.append(error)
+        await self._until_committed()
+        return replies
+
+    async def _until_committed(self) -> None:
         if self._unpublished:
             await self._committed.wait_for(self._unpublished[-1][0])
-        return decision.reply
 
     def _carry_out(self, command: Command[Reply]) -> "Decision[MetadataRecord, Reply]":
         """Decides, appends and applies; it may yet be taken back."""

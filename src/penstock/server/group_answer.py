@@ -86,6 +86,11 @@ def check_latest(groups: GroupCoordinator, call: Call, group_id: str, member_id:
         raise Overtaken("the request is older than what its member said on a later connection")
 
 
+async def framed_by_worker(call: Call, response: Response) -> Buffers:
+    """A whole answer that takes long to encode."""
+    return (await call.node.codec.encode(response, call.version, call.correlation_id),)
+
+
 def ask_group(
     groups: GroupCoordinator, call: Call, group_id: str, request: Request, refused: Callable[[ErrorCode], Response]
 ) -> Answer:

@@ -184,10 +184,16 @@ class GroupCoordinator:
         is_coming = placed is not None and placed.leader == self._controller.node_id
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_coming else ErrorCode.NOT_COORDINATOR
 
-    async def ask(self, shard: DrivenShard, command: Any) -> tuple[Any, ErrorCode]:
-        """The reply, or None and why there is none."""
+    def begin(self, shard: DrivenShard, command: Any, elements: int = 1) -> "asyncio.Future[tuple[Any, ErrorCode]]":
+        """Hands in a command about so many elements, behind all that were handed in before."""
         future: asyncio.Future[tuple[Any, ErrorCode]] = asyncio.get_running_loop().create_future()
-        ticket = shard.ask(command, lambda reply, code: _settle(future, reply, code))
+        shard.ask(command, lambda reply, code: _settle(future, reply, code), elements)
+        return future
+
+    async def ask(self, shard: DrivenShard, command: Any, elements: int = 1) -> tuple[Any, ErrorCode]:
+        """The reply to a command about so many elements, or None and why there is none."""
+        future: asyncio.Future[tuple[Any, ErrorCode]] = asyncio.get_running_loop().create_future()
+        ticket = shard.ask(command, lambda reply, code: _settle(future, reply, code), elements)
         try:
             return await future
         finally:

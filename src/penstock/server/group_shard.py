@@ -2,14 +2,15 @@
 
 One step after the other: an append may move the high watermark at once, which is told when the step is over. Before
 each step the shard is told how long it may believe to lead (`lease`). Whoever does not want its answer any more is
-forgotten, and never told.
+forgotten, and never told. After steps about PIECE_ELEMENTS elements the rest of the events waits until others had their
+turn on the loop; their order stays.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence, Set
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.coordinator.chronicle import ChronicledShard
 from penstock.coordinator.events import (
@@ -35,6 +36,7 @@ from penstock.model.group_events import GroupEvent
 from penstock.model.ports import Clock
 from penstock.server.group_log import LogReader, PartitionLog
 from penstock.server.partition import Partition
+from penstock.server.pieces import PIECE_ELEMENTS
 
 logger = logging.getLogger("penstock.groups")
 
@@ -44,8 +46,16 @@ Told: TypeAlias = Callable[[Any, ErrorCode], None]
 TIMER_MS_MAX: Final = 60_000
 GATHERED_MAX: Final = 50
 """Commits that are written together; a client commits up to some hundred partitions at once."""
+MEMBER_ELEMENTS: Final = 2
+"""What a member of a described group counts as."""
 WATCHER: Final = -1
 """Among the watchers of a partition, who are fetches otherwise."""
+
+
+class TopicsDeleted(NamedTuple):
+    """Topics that are gone; waits with the events that came before."""
+
+    names: Set[str]
 
 
 class DrivenShard:
@@ -74,10 +84,14 @@ class DrivenShard:
         self._run = run
         self._on_retired = on_retired
         self._on_events = on_events
-        self._events: deque[Event] = deque()
+        self._events: deque[tuple[Event | TopicsDeleted, int]] = deque()
+        """With the number of elements that each is about."""
         self._is_stepping = False
+        self._is_resting = False
+        """Whether events wait until others had their turn."""
         self._waiting: dict[int, Told] = {}
         self._gathered: list[Asked] = []
+        self._gathered_elements = 0
         self._tickets = 0
         self._partition: Partition | None = None
         self._reader: LogReader | None = None
@@ -95,6 +109,15 @@ class DrivenShard:
         shard = self.runtime.shard
         return shard if self.is_active and isinstance(shard, GroupShard) else None
 
+    def size_of(self, group_id: str) -> int:
+        """How many elements it counts as to look at a group and its members."""
+        group = None if self.shard is None else self.shard.groups.get(group_id)
+        return 1 if group is None else 1 + MEMBER_ELEMENTS * len(group.members)
+
+    def commits_of(self, group_id: str) -> int:
+        """How many offsets a group has committed."""
+        return 0 if self.shard is None else self.shard.offsets.count_of(group_id)
+
     # --- what it is told ------------------------------------------------------------------------------------------
 
     def elect(self, partition: Partition) -> None:
@@ -104,36 +127,40 @@ class DrivenShard:
             partition.watchers.add(WATCHER, lambda: self._changed(partition))
         if partition.leader_epoch > self.runtime.epoch:
             self._reader = LogReader(partition.log)
-            self._take(Elected(partition.leader_epoch, partition.log.start_offset))
-            self._take(Committed(partition.log.high_watermark))
+            self._take_first(
+                Elected(partition.leader_epoch, partition.log.start_offset), Committed(partition.log.high_watermark)
+            )
 
     def resign(self) -> None:
         """The partition is led here no longer: whoever waits is sent elsewhere. The end."""
         if self._partition is not None:
             self._partition.watchers.discard(WATCHER)
             self._partition = None
-        self._take(Resigned(self.runtime.epoch))
+        self._take_first(Resigned(self.runtime.epoch))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def ask(self, command: Any, told: Told) -> int:
-        """Asks; `told` may be called before this returns. The ticket with which to lose interest."""
+    def ask(self, command: Any, told: Told, elements: int = 1) -> int:
+        """Asks about so many elements; `told` may be called before this returns. A ticket to lose interest with."""
         self._tickets += 1
         ticket = self._tickets
         self._waiting[ticket] = told
         self._hand_in()  # whoever asks now knows of them
-        self._take(Asked(ticket, command))
+        self._take(Asked(ticket, command), elements)
         return ticket
 
-    def gather(self, command: Any, told: Told) -> int:
+    def gather(self, command: Any, told: Told, elements: int = 1) -> int:
         """The same for a commit: all that come in the same turn of the loop are decided and written together."""
         self._tickets += 1
         ticket = self._tickets
         self._waiting[ticket] = told
+        if self._gathered_elements + elements > PIECE_ELEMENTS:
+            self._hand_in()
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._hand_in)
         self._gathered.append(Asked(ticket, command))
+        self._gathered_elements += elements
         if len(self._gathered) >= GATHERED_MAX:
             self._hand_in()
         return ticket
@@ -141,7 +168,8 @@ class DrivenShard:
     def _hand_in(self) -> None:
         if self._gathered:
             gathered, self._gathered = self._gathered, []
-            self._take(AskedTogether(gathered) if len(gathered) > 1 else gathered[0])
+            elements, self._gathered_elements = self._gathered_elements, 0
+            self._take(AskedTogether(gathered) if len(gathered) > 1 else gathered[0], elements)
 
     def forget(self, ticket: int) -> None:
         """Nobody waits for that any more."""
@@ -150,6 +178,12 @@ class DrivenShard:
     def topics_deleted(self, names: Set[str]) -> None:
         """What was committed until now is of topics that are gone, even if others have their names."""
         self._hand_in()
+        if self._is_resting:  # what was asked before is decided before
+            self._events.append((TopicsDeleted(names), 1))
+        else:
+            self._forget_topics(names)
+
+    def _forget_topics(self, names: Set[str]) -> None:
         shard = self.runtime.shard
         if isinstance(shard, GroupShard):
             shard.topics_deleted(names, Now(self._clock.monotonic_ms(), self._clock.wall_ms()))
@@ -157,7 +191,7 @@ class DrivenShard:
 
     def go_on(self) -> None:
         """The lease may be another: what waited for that goes out."""
-        if not self._is_stepping:
+        if not self._is_stepping and not self._is_resting:
             self._work_off()
 
     def _changed(self, partition: Partition) -> None:
@@ -171,10 +205,20 @@ class DrivenShard:
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
-        self._events.append(event)
+    def _take(self, event: Event, elements: int = 1) -> None:
+        self._events.append((event, elements))
+        if not self._is_stepping and not self._is_resting:
+            self._work_off()
+
+    def _take_first(self, *events: Event) -> None:
+        """Whoever leads now comes before requests that wait: those are of another epoch."""
+        self._events.extendleft((event, 1) for event in reversed(events))
         if not self._is_stepping:
             self._work_off()
+
+    def _rest_is_over(self) -> None:
+        self._is_resting = False
+        self._work_off()
 
     def _work_off(self) -> None:
         clock, runtime = self._clock, self.runtime
@@ -185,8 +229,17 @@ class DrivenShard:
             if leased_ms != self._leased_ms:
                 self._leased_ms = leased_ms
                 self._carry_out(runtime.step(Leased(leased_ms), now))
-            while self._events:
-                self._carry_out(runtime.step(self._events.popleft(), now))
+            room = PIECE_ELEMENTS
+            while self._events and room > 0:
+                event, elements = self._events.popleft()
+                if isinstance(event, TopicsDeleted):
+                    self._forget_topics(event.names)
+                else:
+                    self._carry_out(runtime.step(event, now))
+                room -= elements
+            if self._events and not self._is_resting:
+                self._is_resting = True
+                asyncio.get_running_loop().call_soon(self._rest_is_over)
         finally:
             self._is_stepping = False
         shard = runtime.shard

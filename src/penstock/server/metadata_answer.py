@@ -12,6 +12,7 @@ from penstock.metadata.image import Broker, Image, Partition, Topic
 from penstock.metadata.names import INTERNAL_TOPICS
 from penstock.model.errors import ErrorCode
 from penstock.model.limits import MIB
+from penstock.server.pieces import Turns
 from penstock.wire.codec import encode
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -97,7 +98,7 @@ class TopicPieces:
         self._kept_bytes = 0
         self._brokers: Mapping[int, Broker] = {}
         self._pieces: dict[tuple[int, int], dict[str, tuple[Topic, bytes]]] = {}
-        self._all: dict[tuple[int, int], tuple[object, bytes]] = {}
+        self._all: dict[tuple[int, int], tuple[object, object, bytes]] = {}
 
     def one(self, topic: Topic, image: Image, version: int, operations: int = UNTOLD_OPERATIONS) -> bytes:
         """A topic of the image."""
@@ -112,14 +113,17 @@ class TopicPieces:
         self._kept_bytes += len(piece) - (0 if found is None else len(found[1]))
         return piece
 
-    def all(self, image: Image, version: int, operations: int = UNTOLD_OPERATIONS) -> bytes:
-        """All topics of the image, by name."""
+    async def all(self, image: Image, version: int, operations: int = UNTOLD_OPERATIONS) -> bytes:
+        """All topics of the image, by name; those that have to be encoded are encoded in pieces."""
         kept = self._all.get((version, operations))
-        if kept is not None and kept[0] is image.topics and image.brokers is self._brokers:
-            return kept[1]
-        topics = sorted(image.topics.items())
-        joined = b"".join([self.one(topic, image, version, operations) for _, topic in topics])
-        self._all[version, operations] = image.topics, joined
+        if kept is not None and kept[0] is image.topics and kept[1] is image.brokers:
+            return kept[2]
+        turns, encoded = Turns(), []
+        for _, topic in sorted(image.topics.items()):
+            await turns.after(1 + len(topic.partitions))
+            encoded.append(self.one(topic, image, version, operations))
+        joined = b"".join(encoded)
+        self._all[version, operations] = image.topics, image.brokers, joined
         return joined
 
     def _forget(self, image: Image) -> None:

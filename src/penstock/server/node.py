@@ -73,6 +73,7 @@ from penstock.server.losses import Losses
 from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.metrics.gathering import Gathering, gathering_of
+from penstock.server.opening import WorkerOpener
 from penstock.server.pages import pages_of
 from penstock.server.partition import Partition
 from penstock.server.partitions import Leader, Partitions
@@ -220,6 +221,7 @@ class Node:
         self.predecessors = Predecessors()
         self.fetch_sessions = FetchSessions(self.entropy)
         self.topic_pieces = TopicPieces()
+        self.opener = WorkerOpener(ports.workers)
         self.departures = Departures(ports.clock)
         self.complaints = Complaints()
         self.data_path = settings.data_path

@@ -437,7 +437,7 @@ def test_a_rebuilt_index_knows_a_transaction_that_began_at_zero() -> None:
 def test_a_rebuilt_index_is_the_one_that_was(seed: int) -> None:
     place = a_life(seed)
     for segment in place.log.segments:
-        kept = place.log._index_of(segment)
+        kept = place.log.index_of(segment)
         again = place.log.rebuild_index(segment)
         assert isinstance(kept, SealedIndex | ActiveIndex)
         kept = ActiveIndex.load(kept) if isinstance(kept, SealedIndex) else kept

@@ -13,7 +13,8 @@ from penstock.coordinator.records import GroupRecord
 from penstock.metadata.image import Image
 from penstock.model.errors import ErrorCode
 from penstock.server.group_log import PartitionLog
-from penstock.server.handlers.group_offsets import offset_fetch
+from penstock.server.handlers.group_offsets import GROUP_ELEMENTS, offset_fetch
+from penstock.server.pieces import PIECE_ELEMENTS
 from penstock.server.serving import Client
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -210,14 +211,29 @@ def test_others_have_their_turn_while_many_groups_are_fetched() -> None:
         assert await Asking(cluster, "g").commit(TOPIC, {2: 1}) == {2: NONE}
         node, _ = await coordinator_of(town, cluster, "g")
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[2])]
+        groups = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=topics) for number in range(500)]
+        call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1", client=Client())
+        answering = offset_fetch(OffsetFetchRequest(groups=groups), call)
+        turns = 0
+        with pytest.raises(StopIteration) as answered:  # noqa: PT012 - how often is the question
+            for turns in range(1_000):  # noqa: B007 - counted
+                answering.send(None)
+        assert turns >= 500 * GROUP_ELEMENTS // PIECE_ELEMENTS
+        assert len(answered.value.value.groups) == 500
+
+    run(story)
+
+
+def test_a_group_whose_partitions_are_named_many_times_is_fetched_once() -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        assert await Asking(cluster, "g").commit(TOPIC, {2: 1}) == {2: NONE}
+        node, _ = await coordinator_of(town, cluster, "g")
+        topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[2, 2])] * 3
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)] * 200)
         call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1", client=Client())
-        answering = offset_fetch(request, call)
-        for _ in range(199):
-            answering.send(None)
-        with pytest.raises(StopIteration) as answered:
-            answering.send(None)
-        assert len(answered.value.value.groups) == 200
+        (group,) = (await offset_fetch(request, call)).groups
+        (topic,) = group.topics
+        assert [each.partition_index for each in topic.partitions] == [2]
 
     run(story)
 

@@ -7,10 +7,13 @@ Answers   NOT_CONTROLLER where this node is not the active controller; INCONSIST
           waited for.
 Departs   from Kafka 4.3: when the connection of a broker's heartbeats ends, the controller looks at once whether the
           broker is still there. Directories that are offline may be online again later: a full disk is emptied.
-          ZooKeeper's brokers are refused.
+          ZooKeeper's brokers are refused. A node that names more than ENTRIES_MAX listeners, features or directories is
+          INVALID_REQUEST.
 """
 
+from collections.abc import Sized
 from functools import partial
+from typing import Final
 
 from penstock.metadata.cluster_commands import Heartbeat, RegisterController, Result, UnregisterBroker
 from penstock.metadata.commands import AllocateProducerIds, RegisterBroker
@@ -29,6 +32,12 @@ from penstock.wire.messages.unregister_broker import UnregisterBrokerRequest, Un
 
 PIECES_MAX = 10_000
 """Of what a broker hands over when it is unregistered."""
+ENTRIES_MAX: Final = 1_000
+"""Listeners, features or directories of one node."""
+
+
+def _has_too_many(*entries: Sized) -> bool:
+    return any(len(each) > ENTRIES_MAX for each in entries)
 
 
 @serves(BrokerRegistrationRequest)
@@ -37,6 +46,8 @@ async def broker_registration(request: BrokerRegistrationRequest, call: Call) ->
     node = node_of(call)
     if request.cluster_id != node.cluster_id:
         return BrokerRegistrationResponse(throttle_time_ms=0, error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    if _has_too_many(request.listeners, request.features, request.log_dirs):
+        return BrokerRegistrationResponse(throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST)
     if request.is_migrating_zk_broker:
         return BrokerRegistrationResponse(throttle_time_ms=0, error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     controller = node.controller
@@ -76,6 +87,8 @@ async def broker_registration(request: BrokerRegistrationRequest, call: Call) ->
 @serves(BrokerHeartbeatRequest)
 async def broker_heartbeat(request: BrokerHeartbeatRequest, call: Call) -> BrokerHeartbeatResponse:
     """A broker lives. That is noted before anything else (R34)."""
+    if _has_too_many(request.offline_log_dirs):
+        return BrokerHeartbeatResponse(throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, should_shut_down=False)
     controller = node_of(call).controller
     command = Heartbeat(
         request.broker_id,
@@ -117,6 +130,11 @@ async def unregister_broker(request: UnregisterBrokerRequest, call: Call) -> Unr
 @serves(ControllerRegistrationRequest)
 async def controller_registration(request: ControllerRegistrationRequest, call: Call) -> ControllerRegistrationResponse:
     """A controller tells where it is and what it knows."""
+    if _has_too_many(request.listeners, request.features):
+        message = f"more than {ENTRIES_MAX} listeners or features"
+        return ControllerRegistrationResponse(
+            throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, error_message=message
+        )
     command = RegisterController(
         request.controller_id,
         request.incarnation_id,

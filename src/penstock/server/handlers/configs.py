@@ -4,11 +4,12 @@ Serves    AlterConfigs 0–2 (replaces), IncrementalAlterConfigs 0–1 (changes)
 Answers   once a change is durable and in force here; codes and sentences are the controller's. UNSUPPORTED_VERSION for
           a type of resource that cannot be listed.
 Departs   from Kafka 4.3: there are no client metrics to subscribe to, so none can be set and none are listed; an
-          unknown operation on a logger is INVALID_REQUEST.
+          unknown operation on a logger is INVALID_REQUEST. A resource that is named several times is refused once. A
+          large request is decided in pieces of whole resources.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
 from penstock.metadata.commands import (
     AlterConfigs,
@@ -25,6 +26,7 @@ from penstock.model.shard import Command
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.log_levels import change_levels
+from penstock.server.pieces import Turns, by_name, cut_by_weight
 from penstock.server.serving import Call, serves
 from penstock.wire.api import Api
 from penstock.wire.declare import Request
@@ -36,28 +38,30 @@ from penstock.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-R = TypeVar("R", NewConfigs, ConfigChanges)
+R = TypeVar("R", replacing.AlterConfigsResource, changing.AlterConfigsResource)
+C = TypeVar("C", NewConfigs, ConfigChanges)
 
 BROKER_LOGGER = 8
 CLIENT_METRICS = 16
+RESOURCE_ELEMENTS: Final = 6
+"""What a decision on a resource costs besides its settings."""
 LISTED = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 @serves(replacing.AlterConfigsRequest)
 async def alter_configs(request: replacing.AlterConfigsRequest, call: Call) -> replacing.AlterConfigsResponse:
     """What is not named is taken away."""
-    resources = tuple(
-        NewConfigs(each.resource_type, each.resource_name, tuple((c.name, c.value) for c in each.configs))
-        for each in request.resources
-    )
-    altered = await _ask(
+    turns = Turns()
+    named = await by_name((((each.resource_type, each.resource_name), each) for each in request.resources), turns)
+    altered = await _alter(
         call,
-        resources,
-        lambda kept, asked_at: AlterConfigs(kept, asked_at, request.validate_only),
-        lambda names: replacing.AlterConfigsRequest(
-            resources=[each for each in request.resources if (each.resource_type, each.resource_name) in names],
-            validate_only=request.validate_only,
+        named,
+        turns,
+        make=lambda each: NewConfigs(
+            each.resource_type, each.resource_name, tuple((c.name, c.value) for c in each.configs)
         ),
+        command=lambda part, asked_at: AlterConfigs(part, asked_at, request.validate_only),
+        request=lambda part: replacing.AlterConfigsRequest(resources=part, validate_only=request.validate_only),
     )
     return replacing.AlterConfigsResponse(
         throttle_time_ms=0,
@@ -65,7 +69,7 @@ async def alter_configs(request: replacing.AlterConfigsRequest, call: Call) -> r
             replacing.AlterConfigsResourceResponse(
                 error_code=each.code, error_message=each.message, resource_type=each.kind, resource_name=each.name
             )
-            for each in altered
+            async for each in turns.through(altered)
         ],
     )
 
@@ -75,88 +79,108 @@ async def incremental_alter_configs(
     request: changing.IncrementalAlterConfigsRequest, call: Call
 ) -> changing.IncrementalAlterConfigsResponse:
     """What is not named stays."""
-    node = node_of(call)
-    resources = [
-        ConfigChanges(
-            each.resource_type,
-            each.resource_name,
-            tuple((config.name, config.config_operation, config.value) for config in each.configs),
-        )
-        for each in request.resources
-    ]
-    kept = tuple(each for each in resources if each.kind != BROKER_LOGGER)
+    turns = Turns()
+    named = await by_name((((each.resource_type, each.resource_name), each) for each in request.resources), turns)
+    kept = {key: found for key, found in named.items() if key[0] != BROKER_LOGGER}
     by_controller = iter(
-        await _ask(
+        await _alter(
             call,
             kept,
-            lambda passed, asked_at: IncrementalAlterConfigs(passed, asked_at, request.validate_only),
-            lambda names: changing.IncrementalAlterConfigsRequest(
-                resources=[each for each in request.resources if (each.resource_type, each.resource_name) in names],
-                validate_only=request.validate_only,
+            turns,
+            make=_changes,
+            command=lambda part, asked_at: IncrementalAlterConfigs(part, asked_at, request.validate_only),
+            request=lambda part: changing.IncrementalAlterConfigsRequest(
+                resources=part, validate_only=request.validate_only
             ),
         )
     )
-    altered = [
-        _change_loggers(each, resources.count(each), node.controller.node_id, validate_only=request.validate_only)
-        if each.kind == BROKER_LOGGER
-        else next(by_controller)
-        for each in resources
-    ]
+    node_id = node_of(call).controller.node_id
+    altered = []
+    for (kind, _), found in named.items():
+        if kind == BROKER_LOGGER:
+            change = _changes(found[0])
+            altered.append(_change_loggers(change, len(found), node_id, validate_only=request.validate_only))
+            await turns.after(1 + len(change.changes))
+        else:
+            altered.append(next(by_controller))
     return changing.IncrementalAlterConfigsResponse(
         throttle_time_ms=0,
         responses=[
             changing.AlterConfigsResourceResponse(
                 error_code=each.code, error_message=each.message, resource_type=each.kind, resource_name=each.name
             )
-            for each in altered
+            async for each in turns.through(altered)
         ],
     )
 
 
-async def _ask(
+def _changes(resource: changing.AlterConfigsResource) -> ConfigChanges:
+    return ConfigChanges(
+        resource.resource_type,
+        resource.resource_name,
+        tuple((config.name, config.config_operation, config.value) for config in resource.configs),
+    )
+
+
+async def _alter(
     call: Call,
-    resources: tuple[R, ...],
-    command: Callable[[tuple[R, ...], int | None], Command[tuple[AlteredConfigs, ...]]],
-    request: Callable[[Container[tuple[int, str]]], Request],
+    named: Mapping[tuple[int, str], Sequence[R]],
+    turns: Turns,
+    *,
+    make: Callable[[R], C],
+    command: Callable[[tuple[C, ...], int | None], Command[tuple[AlteredConfigs, ...]]],
+    request: Callable[[Sequence[R]], Request],
 ) -> Sequence[AlteredConfigs]:
-    """Has the active controller change settings, here or elsewhere; settings of a broker only where that broker is."""
-    if not resources:
-        return ()
+    """Has the active controller change settings, here or elsewhere, in pieces; what became of each resource, once.
+
+    Settings of a broker are changed only where that broker is.
+    """
     node = node_of(call)
     is_at_controller = Api.ENVELOPE in call.client.routes
-    try:
-        if is_at_controller or node.controller.is_active:
-            return await node.controller.ask(command(resources, None if is_at_controller else node.controller.node_id))
-        return await _pass_on(node.channel, call, node.controller.node_id, resources, request)
-    except ProtocolError as error:
-        return [AlteredConfigs(each.kind, each.name, error.code, str(error)) for each in resources]
-
-
-async def _pass_on(
-    channel: ControllerChannel,
-    call: Call,
-    node_id: int,
-    resources: tuple[R, ...],
-    request: Callable[[Container[tuple[int, str]]], Request],
-) -> Sequence[AlteredConfigs]:
-    refused: dict[tuple[int, str], AlteredConfigs] = {}
-    for each in resources:
+    is_here = is_at_controller or node.controller.is_active
+    altered: dict[tuple[int, str], AlteredConfigs] = {}
+    wanted: list[R] = []
+    async for (kind, name), found in turns.through(named.items()):
         try:
-            if each.kind == BROKER and each.name:
-                check_broker_name(each.name, node_id)
+            if len(found) > 1:
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if not is_here and kind == BROKER and name:
+                check_broker_name(name, node.controller.node_id)
+            wanted.append(found[0])
         except Refusal as refusal:
-            refused[each.kind, each.name] = AlteredConfigs(each.kind, each.name, refusal.code, refusal.message)
-    passed = [(each.kind, each.name) for each in resources if (each.kind, each.name) not in refused]
-    answers: Iterator[Any] = iter(())
-    if passed:
-        answers = iter(cast("Any", await channel.forward_envelope(request(passed), call)).responses)
-    altered = []
-    for each in resources:
-        if (found := refused.get((each.kind, each.name))) is None:
-            answer = next(answers)
-            found = AlteredConfigs(each.kind, each.name, answer.error_code, answer.error_message)
-        altered.append(found)
-    return altered
+            altered[kind, name] = AlteredConfigs(kind, name, refusal.code, refusal.message)
+    parts = await cut_by_weight(wanted, lambda each: RESOURCE_ELEMENTS + len(each.configs), turns)
+    try:
+        if is_here:
+            asked_at = None if is_at_controller else node.controller.node_id
+            commands = [command(tuple(make(each) for each in part), asked_at) for part in parts]
+            replies = await node.controller.ask_in_turn(commands)
+        else:
+            replies = [await _pass_on(node.channel, call, request(part)) for part in parts]
+    except ProtocolError as error:
+        replies = [error] * len(parts)
+    for part, reply in zip(parts, replies, strict=True):
+        if isinstance(reply, ProtocolError):
+            code, why = reply.code, str(reply)
+            altered |= {(e.resource_type, e.resource_name): _failed(e, code, why) for e in part}
+        else:
+            altered |= {(each.kind, each.name): each for each in reply}
+        await turns.after(len(part))
+    return [altered[key] for key in named]
+
+
+def _failed(
+    resource: replacing.AlterConfigsResource | changing.AlterConfigsResource, code: ErrorCode, why: str
+) -> AlteredConfigs:
+    return AlteredConfigs(resource.resource_type, resource.resource_name, code, why)
+
+
+async def _pass_on(channel: ControllerChannel, call: Call, request: Request) -> tuple[AlteredConfigs, ...]:
+    response = cast("Any", await channel.forward_envelope(request, call))
+    return tuple(
+        AlteredConfigs(each.resource_type, each.resource_name, each.error_code, each.error_message)
+        for each in response.responses
+    )
 
 
 def _change_loggers(resource: ConfigChanges, times: int, node_id: int, *, validate_only: bool) -> AlteredConfigs:
@@ -184,12 +208,14 @@ async def list_config_resources(request: ListConfigResourcesRequest, call: Call)
             throttle_time_ms=0, error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=()
         )
     kinds = (CLIENT_METRICS,) if call.version == 0 else dict.fromkeys(request.resource_types or LISTED)
-    node = node_of(call)
+    node, turns = node_of(call), Turns()
     return ListConfigResourcesResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _named(node, kind)
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in kinds
+            async for name in turns.through(_named(node, kind))
         ],
     )
 

@@ -7,13 +7,17 @@ Answers   what the group's coordinator decides (`coordinator/heartbeats.py`), on
 Departs   from Kafka 4.3: a heartbeat on a connection that is older than one on which its member was heard since closes
           that connection: it was delayed, and what it says is no longer so. A member of a group that is not there is
           UNKNOWN_MEMBER_ID, for GROUP_ID_NOT_FOUND is fatal to clients. A static member may go for a moment without
-          its instance id, as franz-go's do. A group that is to be described several times is described once.
+          its instance id, as franz-go's do. A group that is to be described several times is described once. More than
+          TOPICS_MAX topics or PARTITIONS_MAX partitions of a member are INVALID_REQUEST.
 """
+
+from typing import Final
 
 from penstock.model.errors import ErrorCode
 from penstock.server.group_answer import ask_group, check_latest, framed
 from penstock.server.handlers.group_admin import ask_shards
 from penstock.server.handlers.needs import node_of
+from penstock.server.pieces import Turns, each_once
 from penstock.server.serving import Answer, Call, serves, serves_overlapping
 from penstock.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -26,6 +30,10 @@ from penstock.wire.messages.consumer_group_heartbeat import (
 )
 
 FEATURE = "group.version"
+TOPICS_MAX: Final = 10_000
+"""That one member names; they lie in one record."""
+PARTITIONS_MAX: Final = 20_000
+"""That one member has."""
 
 
 @serves_overlapping(ConsumerGroupHeartbeatRequest, is_prompt=True)
@@ -34,6 +42,13 @@ def consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, call: Call)
     groups = node_of(call).groups
     if not speaks_consumer_protocol(call):
         return framed(call, _refused(ErrorCode.UNSUPPORTED_VERSION))
+    owned = request.topic_partitions or ()
+    if (
+        len(request.subscribed_topic_names or ()) > TOPICS_MAX
+        or len(owned) > TOPICS_MAX
+        or sum(len(each.partitions) for each in owned) > PARTITIONS_MAX
+    ):
+        return framed(call, _refused(ErrorCode.INVALID_REQUEST))
     check_latest(groups, call, request.group_id, request.member_id)
     return ask_group(groups, call, request.group_id, request, _refused)
 
@@ -53,20 +68,23 @@ def _refused(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
 @serves(ConsumerGroupDescribeRequest)
 async def consumer_group_describe(request: ConsumerGroupDescribeRequest, call: Call) -> ConsumerGroupDescribeResponse:
     """Groups and their members, in the order of the request, each once."""
+    turns = Turns()
+    names = await each_once(request.group_ids, turns)
     if not speaks_consumer_protocol(call):
-        shown = [_unknown(name, ErrorCode.UNSUPPORTED_VERSION) for name in dict.fromkeys(request.group_ids)]
+        shown = [_unknown(name, ErrorCode.UNSUPPORTED_VERSION) async for name in turns.through(names)]
         return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=shown)
     includes = request.include_authorized_operations
     found: dict[str, DescribedGroup] = {}
     for part, reply, code in await ask_shards(
         call,
-        request.group_ids,
+        names,
         lambda part: ConsumerGroupDescribeRequest(group_ids=part, include_authorized_operations=includes),
+        turns,
     ):
         shown = [_unknown(name, code) for name in part] if reply is None else reply.groups
         found |= {each.group_id: each for each in shown}
-    shown = [found[name] for name in dict.fromkeys(request.group_ids)]
-    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=shown)
+        await turns.after(len(part))
+    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[found[name] for name in names])
 
 
 def _unknown(group_id: str, code: ErrorCode) -> DescribedGroup:

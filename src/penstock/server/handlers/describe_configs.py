@@ -4,19 +4,24 @@ Serves    DescribeConfigs 1–4, synonyms and documentation on request.
 Answers   a broker's own settings under its number, those of all brokers together under an empty name. INVALID_REQUEST
           for another broker's number; for all resources of a request in which one is of an unknown type.
 Departs   from Kafka 4.3: client metrics are INVALID_REQUEST; settings come sorted by name. `penstock.clock.ms` and
-          `penstock.complaints` of a broker are told when they are asked for by name.
+          `penstock.complaints` of a broker are told when they are asked for by name. A resource that is named several
+          times is answered once, with all settings that are asked for. An answer has at most CONFIGS_BYTES_MAX;
+          resources that do not fit are POLICY_VIOLATION.
 """
 
 from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 from penstock.metadata.commands import Refusal
 from penstock.metadata.image import BROKER, GROUP, TOPIC
 from penstock.metadata.names import check_name
 from penstock.metadata.settings.describe import Row, describe_broker, describe_cluster, describe_group, describe_topic
 from penstock.model.errors import ErrorCode
+from penstock.model.limits import MIB
 from penstock.server.handlers.configs import BROKER_LOGGER, LISTED
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.log_levels import levels
+from penstock.server.pieces import TOO_LARGE, Turns
 from penstock.server.serving import Call, serves
 from penstock.server.vitals import vitals
 from penstock.wire.messages.describe_configs import (
@@ -29,6 +34,12 @@ from penstock.wire.messages.describe_configs import (
 )
 
 LOGGER_SOURCE = 6
+CONFIGS_BYTES_MAX: Final = 8 * MIB
+"""Of one answer: names, values, synonyms and documentation of settings."""
+ROW_BYTES: Final = 16
+"""What a setting takes in an answer besides its texts."""
+Asked: TypeAlias = "dict[tuple[int, str], dict[str, None] | None]"
+"""Names of settings by resource; None for all."""
 MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -38,53 +49,99 @@ MALFORMED = (
 @serves(DescribeConfigsRequest)
 async def describe_configs(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     """Resource by resource."""
-    if any(resource.resource_type not in LISTED for resource in request.resources):
-        refused = [_failed(each, ErrorCode.INVALID_REQUEST, MALFORMED) for each in request.resources]
+    turns = Turns()
+    asked = await _asked_once(request.resources, turns)
+    if any(kind not in LISTED for kind, _ in asked):
+        refused = [
+            _failed(kind, name, ErrorCode.INVALID_REQUEST, MALFORMED) async for kind, name in turns.through(asked)
+        ]
         return DescribeConfigsResponse(throttle_time_ms=0, results=refused)
-    node = node_of(call)
-    return DescribeConfigsResponse(
-        throttle_time_ms=0, results=[_describe(node, resource, request) for resource in request.resources]
-    )
+    describing = _Describing(node_of(call), request)
+    results = []
+    for (kind, name), names in asked.items():
+        results.append(describing.describe(kind, name, names))
+        await turns.after(1 + len(results[-1].configs))
+    return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
-def _describe(node: Needs, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
-    try:
-        if resource.resource_type == BROKER_LOGGER:
-            configs = _loggers(node, resource)
-        else:
-            rows = _rows(node, resource)
-            configs = [
-                _told(row, synonyms=request.include_synonyms, documentation=request.include_documentation)
-                for row in rows
-            ]
-    except Refusal as refusal:
-        return _failed(resource, refusal.code, refusal.message or "")
-    return DescribeConfigsResult(
-        error_code=ErrorCode.NONE,
-        error_message="",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=configs,
-    )
+async def _asked_once(resources: Sequence[DescribeConfigsResource], turns: Turns) -> Asked:
+    asked: Asked = {}
+    async for resource in turns.through(resources):
+        key, keys = (resource.resource_type, resource.resource_name), resource.configuration_keys
+        known = asked.setdefault(key, {})
+        if not keys:
+            asked[key] = None
+        elif known is not None:
+            known.update(dict.fromkeys(keys))
+    return asked
 
 
-def _rows(node: Needs, resource: DescribeConfigsResource) -> Sequence[Row]:
+class _Describing:
+    """The resources of one answer. Topics that have the same settings of their own share what is told of them."""
+
+    def __init__(self, node: Needs, request: DescribeConfigsRequest) -> None:
+        self._node = node
+        self._synonyms = request.include_synonyms
+        self._documentation = request.include_documentation
+        self._left_bytes = CONFIGS_BYTES_MAX
+        self._shared: dict[tuple[object, ...], tuple[Sequence[DescribeConfigsResourceResult], int]] = {}
+
+    def describe(self, kind: int, name: str, names: Sequence[str] | dict[str, None] | None) -> DescribeConfigsResult:
+        try:
+            configs, size_bytes = self._configs(kind, name, None if names is None else tuple(names))
+        except Refusal as refusal:
+            return _failed(kind, name, refusal.code, refusal.message or "")
+        if size_bytes > self._left_bytes:
+            return _failed(kind, name, ErrorCode.POLICY_VIOLATION, TOO_LARGE)
+        self._left_bytes -= size_bytes
+        return DescribeConfigsResult(
+            error_code=ErrorCode.NONE, error_message="", resource_type=kind, resource_name=name, configs=configs
+        )
+
+    def _configs(
+        self, kind: int, name: str, names: tuple[str, ...] | None
+    ) -> tuple[Sequence[DescribeConfigsResourceResult], int]:
+        if kind == BROKER_LOGGER:
+            configs = _loggers(self._node, name, names)
+            return configs, _size_bytes(configs)
+        own = self._node.controller.image.config(kind, name)
+        if kind == TOPIC:
+            _check_topic(self._node, name)
+        elif kind == GROUP and not name:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        key = kind, name if kind == BROKER else "", names, tuple(sorted(own.items()))
+        if key not in self._shared:
+            rows = _rows(self._node, kind, name, names)
+            told = tuple(_told(row, synonyms=self._synonyms, documentation=self._documentation) for row in rows)
+            self._shared[key] = told, _size_bytes(told)
+        return self._shared[key]
+
+
+def _size_bytes(configs: Sequence[DescribeConfigsResourceResult]) -> int:
+    size_bytes = 0
+    for each in configs:
+        size_bytes += ROW_BYTES + len(each.name) + len(each.value or "") + len(each.documentation or "")
+        size_bytes += sum(ROW_BYTES + len(other.name) + len(other.value or "") for other in each.synonyms)
+    return size_bytes
+
+
+def _check_topic(node: Needs, name: str) -> None:
+    check_name(name)
+    if name not in node.controller.image.topics:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+
+def _rows(node: Needs, kind: int, name: str, names: Sequence[str] | None) -> Sequence[Row]:
     controller = node.controller
     image, settings = controller.image, controller.settings
-    name, names = resource.resource_name, resource.configuration_keys
-    if resource.resource_type == TOPIC:
-        check_name(name)
-        if name not in image.topics:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    if kind == TOPIC:
         return describe_topic(image.config(TOPIC, name), settings, names)
-    if resource.resource_type == BROKER:
+    if kind == BROKER:
         if not name:
             return describe_cluster(settings, names)
         _check_number(name, controller.node_id, " or empty string,")
         return [*describe_broker(settings, names), *vitals(names or (), node.clock.wall_ms(), node.complaints)]
-    if resource.resource_type == GROUP:
-        if not name:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    if kind == GROUP:
         return describe_group(image.config(GROUP, name), settings, names)
     raise Refusal(ErrorCode.INVALID_REQUEST, "This broker keeps no client metrics")
 
@@ -97,17 +154,17 @@ def _check_number(name: str, node_id: int, or_else: str) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, sentence)
 
 
-def _loggers(node: Needs, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-    if not resource.resource_name:
+def _loggers(node: Needs, name: str, names: Sequence[str] | None) -> list[DescribeConfigsResourceResult]:
+    if not name:
         raise Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    _check_number(resource.resource_name, node.controller.node_id, "")
-    wanted = resource.configuration_keys
+    _check_number(name, node.controller.node_id, "")
+    wanted = frozenset(names or ())
     return [
         DescribeConfigsResourceResult(
-            name=name, value=level, read_only=False, config_source=LOGGER_SOURCE, is_sensitive=False, synonyms=()
+            name=logger, value=level, read_only=False, config_source=LOGGER_SOURCE, is_sensitive=False, synonyms=()
         )
-        for name, level in levels().items()
-        if not wanted or name in wanted
+        for logger, level in levels().items()
+        if not wanted or logger in wanted
     ]
 
 
@@ -127,11 +184,7 @@ def _told(row: Row, *, synonyms: bool, documentation: bool) -> DescribeConfigsRe
     )
 
 
-def _failed(resource: DescribeConfigsResource, code: ErrorCode, message: str) -> DescribeConfigsResult:
+def _failed(kind: int, name: str, code: ErrorCode, message: str) -> DescribeConfigsResult:
     return DescribeConfigsResult(
-        error_code=code,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=(),
+        error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=()
     )

@@ -7,6 +7,7 @@ Departs   from Kafka 4.3: the total size of the volume is not told (-1); no repl
 
 from penstock.model.errors import ErrorCode
 from penstock.server.handlers.needs import node_of
+from penstock.server.pieces import Turns, each_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -25,10 +26,12 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, call: Call) -> Desc
     if directory.offline_reason is not None:
         offline = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.data_path, topics=())
         return DescribeLogDirsResponse(throttle_time_ms=0, results=[offline])
-    asked = request.topics
-    wanted = None if asked is None else {(topic.topic, index) for topic in asked for index in topic.partitions}
+    asked, turns = request.topics, Turns()
+    wanted = None
+    if asked is not None:
+        wanted = await each_once(((topic.topic, index) for topic in asked for index in topic.partitions), turns)
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in directory.logs.values():
+    async for log in turns.through(list(directory.logs.values())):
         name, index = log.identity.topic, log.identity.partition
         if wanted is None or (name, index) in wanted:
             topics.setdefault(name, []).append(

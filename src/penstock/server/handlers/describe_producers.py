@@ -2,13 +2,17 @@
 
 Serves    DescribeProducers 0.
 Answers   every producer that the log remembers, with the start of its open transaction if it has one.
-Departs   nowhere from Kafka 4.3.
+Departs   from Kafka 4.3: a partition that is named several times is answered once. An answer holds at most
+          PRODUCERS_TOLD_MAX producers; partitions whose producers do not fit are POLICY_VIOLATION.
 """
+
+from typing import Final
 
 from penstock.log.producers import Producer
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.handlers.needs import node_of
 from penstock.server.partition_checks import find_or_raise
+from penstock.server.pieces import TOO_LARGE, Turns, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -18,34 +22,45 @@ from penstock.wire.messages.describe_producers import (
     TopicResponse,
 )
 
+PRODUCERS_TOLD_MAX: Final = 50_000
+"""Of one answer; each takes about 250 bytes of memory."""
+
 
 @serves(DescribeProducersRequest)
 async def describe_producers(request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
     """Answers partition by partition."""
-    return DescribeProducersResponse(
-        throttle_time_ms=0,
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_answer(call, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ],
-    )
+    turns, left = Turns(), PRODUCERS_TOLD_MAX
+    entries = ((topic.name, index, None) for topic in request.topics for index in topic.partition_indexes)
+    asked = await partitions_once(entries, turns)
+    topics = []
+    for name, indexes in asked.topics.items():
+        answers = []
+        for index in indexes:
+            answers.append(_answer(call, name, index, left))
+            told = len(answers[-1].active_producers)
+            left -= told
+            await turns.after(1 + told // 4)
+        topics.append(TopicResponse(name=name, partitions=answers))
+    return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
-def _answer(call: Call, topic: str, index: int) -> PartitionResponse:
+def _answer(call: Call, topic: str, index: int, most: int) -> PartitionResponse:
+    """One partition, if it has at most so many producers."""
     try:
         partition = find_or_raise(node_of(call).partitions, topic, index)
     except ProtocolError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=str(error), active_producers=()
         )
+    producers = partition.log.producers.producers
+    if len(producers) > most:
+        return PartitionResponse(
+            partition_index=index, error_code=ErrorCode.POLICY_VIOLATION, error_message=TOO_LARGE, active_producers=()
+        )
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
-        active_producers=[
-            _state(producer_id, producer) for producer_id, producer in partition.log.producers.producers.items()
-        ],
+        active_producers=[_state(producer_id, producer) for producer_id, producer in producers.items()],
     )
 
 

@@ -4,10 +4,11 @@ Serves    DescribeTopicPartitions 0. Without topics in the request, all of them.
 Answers   topics by name, at most so many partitions as the request and max.request.partition.size.limit (2,000) allow,
           and a cursor where there are more. INVALID_REQUEST for a cursor that names no topic of the request, or no
           partition at all.
-Departs   nowhere from Kafka 4.3.
+Departs   from Kafka 4.3: a topic that is not there counts as one partition; a topic that is named several times is
+          answered once.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from itertools import islice
 
 from penstock.metadata.image import Broker, Image, Partition, Topic
@@ -16,6 +17,7 @@ from penstock.model.errors import ErrorCode
 from penstock.server.handlers.metadata import why_missing
 from penstock.server.handlers.needs import node_of
 from penstock.server.metadata_answer import NO_LEADER, TOPIC_OPERATIONS, offline_replicas
+from penstock.server.pieces import Turns, each_once, in_order
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -35,27 +37,29 @@ async def describe_topic_partitions(
     """One page."""
     controller = node_of(call).controller
     image, cursor = controller.image, request.cursor
-    asked = [topic.name for topic in request.topics]
+    turns = Turns()
+    asked = await each_once((topic.name for topic in request.topics), turns)
     if cursor is not None and ((asked and cursor.topic_name not in asked) or cursor.partition_index < 0):
-        refused = [_without_partitions(name, ErrorCode.INVALID_REQUEST) for name in asked]
+        refused = [_without_partitions(name, ErrorCode.INVALID_REQUEST) async for name in turns.through(asked)]
         return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
     first = "" if cursor is None else cursor.topic_name
-    names = sorted(name for name in dict.fromkeys(asked or image.topics) if name >= first)
+    names = in_order([name for name in asked or image.topics if name >= first], turns)
     limit = min(controller.settings.number("max.request.partition.size.limit"), request.response_partition_limit)
-    topics, next_cursor = _page(names, image, cursor, max(1, limit))
+    topics, next_cursor = await _page(names, image, cursor, max(1, limit))
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
 
 
-def _page(
-    names: list[str], image: Image, cursor: Cursor | None, left: int
+async def _page(
+    names: AsyncIterator[str], image: Image, cursor: Cursor | None, left: int
 ) -> tuple[list[DescribeTopicPartitionsResponseTopic], DescribeTopicPartitionsResponseCursor | None]:
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in names:
-        if not left:
+    async for name in names:
+        if left <= 0:
             return topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_without_partitions(name, why_missing(name), TOPIC_OPERATIONS))
+            left -= 1
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), start + left)

@@ -2,8 +2,10 @@
 
 Serves    UpdateFeatures 0–2.
 Answers   once the change is committed; codes and sentences are the controller's. All updates or none.
-Departs   nowhere from Kafka 4.3.
+Departs   from Kafka 4.3: more than UPDATES_MAX updates in one request are INVALID_REQUEST.
 """
+
+from typing import Final
 
 from penstock.metadata.cluster_commands import FeatureUpdate, Result, UpdateFeatures
 from penstock.model.errors import ErrorCode, ProtocolError
@@ -18,11 +20,17 @@ from penstock.wire.messages.update_features import (
 UPGRADE = 1
 FIRST_WITH_TYPE = 1
 LAST_WITH_RESULTS = 1
+UPDATES_MAX: Final = 1_000
 
 
 @serves(UpdateFeaturesRequest, is_for_controller=True)
 async def update_features(request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
     """New levels."""
+    if len(request.feature_updates) > UPDATES_MAX:
+        message = f"{len(request.feature_updates)} updates in one request, at most {UPDATES_MAX} are allowed."
+        return UpdateFeaturesResponse(
+            throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, error_message=message, results=()
+        )
     has_type = call.version >= FIRST_WITH_TYPE
     updates = tuple(
         FeatureUpdate(

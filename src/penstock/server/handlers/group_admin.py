@@ -5,52 +5,67 @@ Answers   per group what its coordinator says (`coordinator/listing.py`); a requ
           and joined again, in its order. ListGroups tells of the groups that are coordinated here;
           COORDINATOR_LOAD_IN_PROGRESS while some of them are still being read. A group with more offsets than a batch
           holds is deleted in several.
-Departs   from Kafka 4.3: a group that is named several times in one request is told of once.
+Departs   from Kafka 4.3: a group that is named several times in one request is told of once; more than FILTERS_MAX
+          filters of ListGroups are INVALID_REQUEST.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
+from penstock.coordinator.listing import ListSome
 from penstock.model.errors import ErrorCode
 from penstock.server.group_answer import asked_by
 from penstock.server.group_shard import DrivenShard
 from penstock.server.handlers.needs import node_of
+from penstock.server.pieces import PIECE_ELEMENTS, Turns, cut, cut_by_weight, each_once, weight_of
 from penstock.server.serving import Call, serves
 from penstock.wire.declare import Request
 from penstock.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from penstock.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from penstock.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+FILTERS_MAX: Final = 1_000
+"""States and types that ListGroups is asked for; there are about ten."""
+
 
 async def ask_shards(
-    call: Call, names: Sequence[str], make: Callable[[list[str]], Request]
+    call: Call, names: Iterable[str], make: Callable[[list[str]], Request], turns: Turns
 ) -> list[tuple[list[str], Any, ErrorCode]]:
-    """Cuts a request about groups by shard, each group once; what was said of which, or None and why nothing was."""
+    """Cuts a request about groups by shard and size; what was said of which, or None and why nothing was."""
     groups = node_of(call).groups
-    cut: dict[tuple[int, ErrorCode], tuple[DrivenShard | None, list[str]]] = {}
-    for name in dict.fromkeys(names):
+    by_shard: dict[tuple[int, ErrorCode], tuple[DrivenShard | None, list[str]]] = {}
+    for name in names:
+        await turns.after(weight_of(name))
         shard, code = groups.place(name)
-        cut.setdefault((-1 if shard is None else shard.index, code), (shard, []))[1].append(name)
+        by_shard.setdefault((-1 if shard is None else shard.index, code), (shard, []))[1].append(name)
     answers: list[tuple[list[str], Any, ErrorCode]] = []
-    for (_, why), (shard, part) in cut.items():
-        reply, code = (None, why) if shard is None else await groups.ask(shard, asked_by(call, make(part)))
-        answers.append((part, reply, code))
+    for (_, why), (shard, named) in by_shard.items():
+        if shard is None:
+            answers += [(list(part), None, why) for part in cut(named, PIECE_ELEMENTS)]
+            continue
+        for part in await cut_by_weight(named, shard.size_of, turns):
+            reply, code = await groups.ask(shard, asked_by(call, make(part)), sum(map(shard.size_of, part)))
+            answers.append((part, reply, code))
+            await turns.after(len(part))
     return answers
 
 
 @serves(DescribeGroupsRequest)
 async def describe_groups(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     """Classic groups and their members."""
-    includes = request.include_authorized_operations
+    includes, turns = request.include_authorized_operations, Turns()
     found: dict[str, DescribedGroup] = {}
+    names = await each_once(request.groups, turns)
     for part, reply, code in await ask_shards(
         call,
-        request.groups,
+        names,
         lambda part: DescribeGroupsRequest(groups=part, include_authorized_operations=includes),
+        turns,
     ):
         shown = [_unknown(name, code) for name in part] if reply is None else reply.groups
         found |= {each.group_id: each for each in shown}
-    return DescribeGroupsResponse(groups=[found[name] for name in dict.fromkeys(request.groups)])
+        await turns.after(len(part))
+    return DescribeGroupsResponse(groups=[found[name] for name in names])
 
 
 def _unknown(group_id: str, code: ErrorCode) -> DescribedGroup:
@@ -64,12 +79,16 @@ async def list_groups(request: ListGroupsRequest, call: Call) -> ListGroupsRespo
     """All groups that are coordinated here."""
     groups = node_of(call).groups
     listed: list[ListedGroup] = []
+    if len(request.states_filter) + len(request.types_filter) > FILTERS_MAX:
+        return ListGroupsResponse(error_code=ErrorCode.INVALID_REQUEST, groups=())
     for shard in list(groups.shards.values()):
-        reply, code = await groups.ask(shard, asked_by(call, request))
-        if not code:
-            listed += reply.groups
-        elif code is not ErrorCode.NOT_COORDINATOR:
-            return ListGroupsResponse(error_code=code, groups=())
+        names = () if shard.shard is None else tuple(shard.shard.groups)
+        for part in list(cut(names, PIECE_ELEMENTS)) or [()]:
+            reply, code = await groups.ask(shard, asked_by(call, ListSome(request, part)), 1 + len(part))
+            if not code:
+                listed += reply.groups
+            elif code is not ErrorCode.NOT_COORDINATOR:
+                return ListGroupsResponse(error_code=code, groups=())
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
 
 
@@ -77,14 +96,16 @@ async def list_groups(request: ListGroupsRequest, call: Call) -> ListGroupsRespo
 async def delete_groups(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
     """Empty groups go; a coordinator that is not through with them after a batch is asked again."""
     results: list[DeletableGroupResult] = []
-    left = dict.fromkeys(request.groups_names)
+    turns = Turns()
+    left: Iterable[str] = await each_once(request.groups_names, turns)
     while left:
+        again: list[str] = []
         for part, reply, code in await ask_shards(
-            call, list(left), lambda part: DeleteGroupsRequest(groups_names=part)
+            call, left, lambda part: DeleteGroupsRequest(groups_names=part), turns
         ):
             failed = [DeletableGroupResult(group_id=name, error_code=code) for name in part]
             told = failed if reply is None else reply.results
             results += told
-            for each in told:
-                del left[each.group_id]
+            again += part[len(told) :]  # they are told of in the order of the part
+        left = again
     return DeleteGroupsResponse(throttle_time_ms=0, results=results)

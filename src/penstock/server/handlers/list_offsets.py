@@ -5,17 +5,20 @@ Answers   offset -1 where there is none. OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILA
           watermark lags behind the start of this leader's epoch, and where others may lead by now without this node
           knowing: so offsets never go back (KIP-207, R29), whomever one asks.
 Departs   from Kafka 4.3: the record with the highest timestamp (-3) is looked for among those that the reader may see;
-          replicas get what consumers get. Nothing is tiered, so -4 is -2, and -5 and -6 find nothing.
+          replicas get what consumers get. Nothing is tiered, so -4 is -2, and -5 and -6 find nothing. A partition that
+          is named several times is refused once. Of a batch the first 100,000 records and 10 MiB are looked at: behind
+          them the first record that was not looked at is the answer.
 """
 
-from collections import Counter
 from typing import NamedTuple
 
 from penstock.log.log import Log
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.handlers.needs import node_of
+from penstock.server.opening import Opener, offset_for_time, offset_of_max_timestamp
 from penstock.server.partition import Partition
 from penstock.server.partition_checks import check_epoch, find_or_raise
+from penstock.server.pieces import Turns, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -62,31 +65,35 @@ class Sight(NamedTuple):
 @serves(ListOffsetsRequest)
 async def list_offsets(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     """Answers partition by partition."""
+    turns = Turns()
     sight = Sight(request.isolation_level == READ_COMMITTED, node_of(call).is_in_touch)
-    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    entries = ((topic.name, each.partition_index, each) for topic in request.topics for each in topic.partitions)
+    named = await partitions_once(entries, turns)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name,
+                name=topic,
                 partitions=[
                     _failed(asked, ErrorCode.INVALID_REQUEST)
-                    if times[topic.name, asked.partition_index] > 1
-                    else _answer(call, topic.name, asked, sight)
-                    for asked in topic.partitions
+                    if (topic, asked.partition_index) in named.repeated
+                    else await _answer(call, topic, asked, sight, turns)
+                    async for asked in turns.through(found.values())
                 ],
             )
-            for topic in request.topics
+            for topic, found in named.topics.items()
         ]
     )
 
 
-def _answer(call: Call, topic: str, asked: ListOffsetsPartition, sight: Sight) -> ListOffsetsPartitionResponse:
+async def _answer(
+    call: Call, topic: str, asked: ListOffsetsPartition, sight: Sight, turns: Turns
+) -> ListOffsetsPartitionResponse:
     if asked.timestamp < 0 and call.version < FIRST_VERSION.get(asked.timestamp, 0x7FFF):
         return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition = find_or_raise(node_of(call).partitions, topic, asked.partition_index)
         check_epoch(partition, asked.current_leader_epoch)
-        timestamp_ms, offset, epoch = _look_up(partition, asked.timestamp, sight)
+        timestamp_ms, offset, epoch = await _look_up(partition, asked.timestamp, sight, node_of(call).opener, turns)
     except OffsetNotAvailable as error:
         is_known = call.version >= FIRST_WITH_NOT_AVAILABLE
         return _failed(asked, error.code if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
@@ -103,7 +110,9 @@ def _answer(call: Call, topic: str, asked: ListOffsetsPartition, sight: Sight) -
     )
 
 
-def _look_up(partition: Partition, timestamp_ms: int, sight: Sight) -> tuple[int, int, int]:
+async def _look_up(
+    partition: Partition, timestamp_ms: int, sight: Sight, opener: Opener, turns: Turns
+) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each -1 where there is none."""
     log = partition.log
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
@@ -114,11 +123,10 @@ def _look_up(partition: Partition, timestamp_ms: int, sight: Sight) -> tuple[int
     if timestamp_ms == LATEST:
         _require_present(sight, log)
         return -1, limit, partition.leader_epoch
-    found = (
-        log.offset_of_max_timestamp(limit=limit)
-        if timestamp_ms == MAX_TIMESTAMP
-        else log.offset_for_time(timestamp_ms, limit=limit)
-    )
+    if timestamp_ms == MAX_TIMESTAMP:
+        found = await offset_of_max_timestamp(log, limit, opener, turns)
+    else:
+        found = await offset_for_time(log, timestamp_ms, limit, opener, turns)
     if found is None:
         _require_present(sight, log)
         return -1, -1, -1

@@ -5,11 +5,13 @@ Serves    Metadata 0–13: all topics (null; empty in version 0), by name, by id
 Answers   per topic, each once, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. This node's
           address is the one that the client reached, unless advertised.listeners says another.
 Departs   from Kafka 4.3: a topic that was made is in the answer already, ready to be written; why one could not be made
-          is told, where Kafka says UNKNOWN_TOPIC_OR_PARTITION for ever. While a broker has just been lost, the answer
-          waits a moment for who leads then, and the lost one stays among the brokers a moment longer (`departures`).
+          is told, where Kafka says UNKNOWN_TOPIC_OR_PARTITION for ever; one request makes at most 1,000 topics.
+          While a broker has just been lost, the answer waits a moment for who leads then, and the lost one stays among
+          the brokers a moment longer (`departures`).
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from penstock.metadata.commands import ZERO_ID, Refusal
 from penstock.metadata.names import INTERNAL_TOPICS, check_name
@@ -17,6 +19,7 @@ from penstock.model.errors import ErrorCode
 from penstock.server.advertised import brokers_for
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.metadata_answer import TOPIC_OPERATIONS, UNTOLD_OPERATIONS, encode_topic, write_answer
+from penstock.server.pieces import Turns, each_once
 from penstock.server.serving import Answer, Call, serves_overlapping
 from penstock.server.topic_creation import create_missing
 from penstock.wire.messages.metadata import (
@@ -30,6 +33,8 @@ from penstock.wire.messages.metadata import (
 FIRST_WITH_IDS = 12
 CLUSTER_OPERATIONS = 8096
 """Everything that can be done to a cluster, as bits."""
+MADE_MAX: Final = 1_000
+"""Topics that one request makes; clients ask again for the others."""
 
 
 @serves_overlapping(MetadataRequest)
@@ -37,9 +42,10 @@ async def metadata(request: MetadataRequest, call: Call) -> Answer:
     """Returns buffers, because what it sends is kept encoded."""
     version = call.version
     node = node_of(call)
-    topics = request.topics
+    topics, turns = request.topics, Turns()
     if topics is not None and version < FIRST_WITH_IDS and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
-        refused = [encode_topic(_refused(topic), version) for topic in topics]
+        named = await each_once(((topic.name, topic.topic_id) for topic in topics), turns)
+        refused = [encode_topic(_refused(*each), version) async for each in turns.through(named)]
         return [
             write_answer(MetadataResponse(brokers=(), topics=()), refused, len(refused), version, call.correlation_id)
         ]
@@ -47,9 +53,9 @@ async def metadata(request: MetadataRequest, call: Call) -> Answer:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNTOLD_OPERATIONS
     if topics is None or (version == 0 and not topics):
         image = node.controller.image
-        pieces, count = [node.topic_pieces.all(image, version, operations)], len(image.topics)
+        pieces, count = [await node.topic_pieces.all(image, version, operations)], len(image.topics)
     else:
-        pieces = await _some(node, request, topics, version, operations)
+        pieces = await _some(node, request, topics, version, operations, turns)
         count = len(pieces)
     return [write_answer(_without_topics(node, call, request), pieces, count, version, call.correlation_id)]
 
@@ -72,20 +78,25 @@ def _without_topics(node: Needs, call: Call, request: MetadataRequest) -> Metada
 
 
 async def _some(
-    node: Needs, request: MetadataRequest, topics: Sequence[MetadataRequestTopic], version: int, operations: int
+    node: Needs,
+    request: MetadataRequest,
+    topics: Sequence[MetadataRequestTopic],
+    version: int,
+    operations: int,
+    turns: Turns,
 ) -> list[bytes]:
     """The topics that are asked for, encoded, each once."""
-    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_ID)
+    ids = await each_once((topic.topic_id for topic in topics if topic.topic_id != ZERO_ID), turns)
     if ids:
-        return [_by_id(node, topic_id, version, operations) for topic_id in ids]
-    names = dict.fromkeys(topic.name or "" for topic in topics)
+        return [_by_id(node, topic_id, version, operations) async for topic_id in turns.through(ids)]
+    names = await each_once((topic.name or "" for topic in topics), turns)
     failed: dict[str, ErrorCode] = {}
-    missing = [name for name in names if name not in node.controller.image.topics]
+    missing = [name for name in names if name not in node.controller.image.topics][:MADE_MAX]
     if missing and request.allow_auto_topic_creation and node.controller.settings.is_on("auto.create.topics.enable"):
         failed = await create_missing(node.controller, node.channel, node.adoption, missing)
     image = node.controller.image
     pieces = []
-    for name in names:
+    async for name in turns.through(names):
         topic = image.topics.get(name)
         if topic is not None and name not in failed:
             pieces.append(node.topic_pieces.one(topic, image, version, operations))
@@ -123,7 +134,7 @@ def _missing(name: str, code: ErrorCode, operations: int) -> MetadataResponseTop
     )
 
 
-def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+def _refused(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=()
+        error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id, partitions=()
     )

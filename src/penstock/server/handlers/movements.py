@@ -4,16 +4,17 @@ Serves    ElectLeaders 0–2, AlterPartitionReassignments 0–1, ListPartitionRe
           listeners of controllers.
 Answers   once a change is committed; codes and sentences are the controller's. INVALID_REQUEST for a kind of election
           that nobody knows.
+          A large request is decided in pieces.
 Departs   from Kafka 4.3: a leader may leave itself out of the in-sync replicas, as one does whose log has failed;
-          another one leads then.
+          another one leads then. A partition that is named several times is answered once: INVALID_REQUEST, except
+          for elections and lists.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.metadata.cluster_commands import (
     AlteredPartition,
-    AlteredPartitions,
     AlterPartition,
     AlterReassignments,
     Elected,
@@ -25,7 +26,9 @@ from penstock.metadata.cluster_commands import (
     Reassignment,
 )
 from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.shard import Command
 from penstock.server.handlers.needs import node_of
+from penstock.server.pieces import Turns, cut, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages import alter_partition as altering
 from penstock.wire.messages import alter_partition_reassignments as moving
@@ -36,13 +39,18 @@ PREFERRED = 0
 UNCLEAN = 1
 FIRST_WITH_EPOCHS = 3
 
+PARTITIONS_AT_ONCE: Final = 200
+"""Partitions that one decision is about."""
+ONCE: Final = "Each partition must appear at most once."
+
 Item = TypeVar("Item")
 Key = TypeVar("Key", str, bytes)
+Reply = TypeVar("Reply")
 
 
-def _grouped(items: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+async def _grouped(items: Iterable[tuple[Key, Item]], turns: Turns) -> dict[Key, list[Item]]:
     groups: dict[Key, list[Item]] = {}
-    for key, item in items:
+    async for key, item in turns.through(items):
         groups.setdefault(key, []).append(item)
     return groups
 
@@ -50,32 +58,53 @@ def _grouped(items: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
 @serves(electing.ElectLeadersRequest, is_for_controller=True)
 async def elect_leaders(request: electing.ElectLeadersRequest, call: Call) -> electing.ElectLeadersResponse:
     """Preferred leaders, or any that is left."""
-    wanted = request.topic_partitions
-    refs = None if wanted is None else tuple(PartitionRef(t.topic, index) for t in wanted for index in t.partitions)
-    code, elected = ErrorCode.NONE, tuple[Elected, ...]()
+    wanted, turns = request.topic_partitions, Turns()
+    is_unclean = request.election_type == UNCLEAN
+    code, elected = ErrorCode.NONE, list[Elected]()
     if request.election_type not in (PREFERRED, UNCLEAN):
         code = ErrorCode.INVALID_REQUEST
     else:
+        commands = [ElectLeaders(None, is_unclean)]
+        if wanted is not None:
+            asked = await partitions_once(((t.topic, index, None) for t in wanted for index in t.partitions), turns)
+            every = ((topic, index) for topic, found in asked.topics.items() for index in found)
+            refs = [PartitionRef(*each) async for each in turns.through(every)]
+            commands = [ElectLeaders(tuple(part), is_unclean) for part in cut(refs, PARTITIONS_AT_ONCE)]
         try:
-            elected = await node_of(call).controller.ask(ElectLeaders(refs, request.election_type == UNCLEAN))
+            for command, reply in zip(commands, await _ask(call, commands), strict=True):
+                if isinstance(reply, ProtocolError):
+                    elected += [Elected(ref, reply.code, str(reply)) for ref in command.partitions or ()]
+                else:
+                    elected += reply
         except ProtocolError as error:
             code = error.code
-    results = _grouped(
+    results = await _grouped(
         (
-            each.partition.topic,
-            electing.PartitionResult(
-                partition_id=each.partition.number, error_code=each.code, error_message=each.message
-            ),
-        )
-        for each in elected
+            (
+                each.partition.topic,
+                electing.PartitionResult(
+                    partition_id=each.partition.number, error_code=each.code, error_message=each.message
+                ),
+            )
+            for each in elected
+        ),
+        turns,
     )
     return electing.ElectLeadersResponse(
         throttle_time_ms=0,
         error_code=code,
         replica_election_results=[
-            electing.ReplicaElectionResult(topic=topic, partition_result=parts) for topic, parts in results.items()
+            electing.ReplicaElectionResult(topic=topic, partition_result=parts)
+            async for topic, parts in turns.through(results.items())
         ],
     )
+
+
+async def _ask(call: Call, commands: Sequence[Command[Reply]]) -> list[Reply | ProtocolError]:
+    replies = await node_of(call).controller.ask_in_turn(commands)
+    if len(replies) == 1 and isinstance(replies[0], ProtocolError):
+        raise replies[0]
+    return replies
 
 
 @serves(moving.AlterPartitionReassignmentsRequest, is_for_controller=True)
@@ -83,35 +112,50 @@ async def alter_partition_reassignments(
     request: moving.AlterPartitionReassignmentsRequest, call: Call
 ) -> moving.AlterPartitionReassignmentsResponse:
     """Partitions move, or stop moving."""
-    wanted = tuple(
-        Reassignment(
-            PartitionRef(topic.name, each.partition_index), None if each.replicas is None else tuple(each.replicas)
-        )
-        for topic in request.topics
-        for each in topic.partitions
-    )
-    code, message, reassigned = ErrorCode.NONE, None, tuple[Reassigned, ...]()
+    turns, allows = Turns(), request.allow_replication_factor_change
+    entries = ((topic.name, each.partition_index, each) for topic in request.topics for each in topic.partitions)
+    asked = await partitions_once(entries, turns)
+    reassigned = [
+        Reassigned(PartitionRef(*each), ErrorCode.INVALID_REQUEST, ONCE) async for each in turns.through(asked.repeated)
+    ]
+    code, message = ErrorCode.NONE, None
+    parts = [
+        [
+            Reassignment(PartitionRef(topic, index), None if each.replicas is None else tuple(each.replicas))
+            for topic, index, each in part
+        ]
+        async for part in turns.through(cut(await asked.single(turns), PARTITIONS_AT_ONCE), PARTITIONS_AT_ONCE)
+    ]
     try:
-        reassigned = await node_of(call).controller.ask(
-            AlterReassignments(wanted, request.allow_replication_factor_change)
-        )
+        replies = await _ask(call, [AlterReassignments(tuple(part), allows) for part in parts])
+        for part, reply in zip(parts, replies, strict=True):
+            if isinstance(reply, ProtocolError):
+                reassigned += [Reassigned(each.partition, reply.code, str(reply)) for each in part]
+            else:
+                reassigned += reply
     except ProtocolError as error:
-        code, message = error.code, str(error)
-    results = _grouped(
+        code, message, reassigned = error.code, str(error), []
+    results = await _grouped(
         (
-            each.partition.topic,
-            moving.ReassignablePartitionResponse(
-                partition_index=each.partition.number, error_code=each.code, error_message=each.message
-            ),
-        )
-        for each in reassigned
+            (
+                each.partition.topic,
+                moving.ReassignablePartitionResponse(
+                    partition_index=each.partition.number, error_code=each.code, error_message=each.message
+                ),
+            )
+            for each in reassigned
+        ),
+        turns,
     )
     return moving.AlterPartitionReassignmentsResponse(
         throttle_time_ms=0,
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        allow_replication_factor_change=allows,
         error_code=code,
         error_message=message,
-        responses=[moving.ReassignableTopicResponse(name=topic, partitions=parts) for topic, parts in results.items()],
+        responses=[
+            moving.ReassignableTopicResponse(name=topic, partitions=found)
+            async for topic, found in turns.through(results.items())
+        ],
     )
 
 
@@ -120,27 +164,31 @@ async def list_partition_reassignments(
     request: listing.ListPartitionReassignmentsRequest, call: Call
 ) -> listing.ListPartitionReassignmentsResponse:
     """What is on the move."""
-    wanted = request.topics
-    refs = (
-        None if wanted is None else tuple(PartitionRef(t.name, index) for t in wanted for index in t.partition_indexes)
-    )
+    turns, asked = Turns(), None
+    if request.topics is not None:
+        entries = ((topic.name, index, None) for topic in request.topics for index in topic.partition_indexes)
+        asked = await partitions_once(entries, turns)
     try:
-        found = await node_of(call).controller.ask(ListReassignments(refs))
+        found = await node_of(call).controller.ask(ListReassignments(None))
     except ProtocolError as error:
         return listing.ListPartitionReassignmentsResponse(
             throttle_time_ms=0, error_code=error.code, error_message=str(error), topics=()
         )
-    topics = _grouped(
+    topics = await _grouped(
         (
-            each.partition.topic,
-            listing.OngoingPartitionReassignment(
-                partition_index=each.partition.number,
-                replicas=each.replicas,
-                adding_replicas=each.adding,
-                removing_replicas=each.removing,
-            ),
-        )
-        for each in found
+            (
+                each.partition.topic,
+                listing.OngoingPartitionReassignment(
+                    partition_index=each.partition.number,
+                    replicas=each.replicas,
+                    adding_replicas=each.adding,
+                    removing_replicas=each.removing,
+                ),
+            )
+            for each in found
+            if asked is None or each.partition.number in asked.topics.get(each.partition.topic, ())
+        ),
+        turns,
     )
     return listing.ListPartitionReassignmentsResponse(
         throttle_time_ms=0,
@@ -153,30 +201,41 @@ async def list_partition_reassignments(
 @serves(altering.AlterPartitionRequest)
 async def alter_partition(request: altering.AlterPartitionRequest, call: Call) -> altering.AlterPartitionResponse:
     """A leader says who is in sync."""
-    command = AlterPartition(
-        request.broker_id,
-        request.broker_epoch,
-        tuple(
-            NewIsr(
-                topic.topic_id,
-                part.partition_index,
-                part.leader_epoch,
-                part.partition_epoch,
-                _in_sync(part, call.version),
-                part.leader_recovery_state,
-            )
-            for topic in request.topics
-            for part in topic.partitions
-        ),
-    )
+    turns = Turns()
+    entries = ((topic.topic_id, part.partition_index, part) for topic in request.topics for part in topic.partitions)
+    asked = await partitions_once(entries, turns)
+    code = ErrorCode.NONE
+    altered = [AlteredPartition(*each, ErrorCode.INVALID_REQUEST) async for each in turns.through(asked.repeated)]
+    commands = [
+        AlterPartition(
+            request.broker_id,
+            request.broker_epoch,
+            tuple(
+                NewIsr(
+                    topic_id,
+                    index,
+                    part.leader_epoch,
+                    part.partition_epoch,
+                    _in_sync(part, call.version),
+                    part.leader_recovery_state,
+                )
+                for topic_id, index, part in some
+            ),
+        )
+        async for some in turns.through(cut(await asked.single(turns), PARTITIONS_AT_ONCE), PARTITIONS_AT_ONCE)
+    ]
     try:
-        altered = await node_of(call).controller.ask(command)
+        for reply in await _ask(call, commands or [AlterPartition(request.broker_id, request.broker_epoch, ())]):
+            if isinstance(reply, ProtocolError):
+                raise reply
+            altered += reply.partitions
+            code = reply.code or code
     except ProtocolError as error:
-        altered = AlteredPartitions(code=error.code)
-    topics = _grouped((each.topic_id, _altered(each)) for each in altered.partitions)
+        code = error.code
+    topics = await _grouped(((each.topic_id, _altered(each)) for each in (() if code else altered)), turns)
     return altering.AlterPartitionResponse(
         throttle_time_ms=0,
-        error_code=altered.code,
+        error_code=code,
         topics=[
             altering.AlterPartitionResponseTopicData(topic_id=topic_id, partitions=parts)
             for topic_id, parts in topics.items()

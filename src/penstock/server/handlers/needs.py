@@ -13,6 +13,7 @@ from penstock.server.controller_runner import ControllerRunner
 from penstock.server.departures import Departures
 from penstock.server.group_coordinator import GroupCoordinator
 from penstock.server.metadata_answer import TopicPieces
+from penstock.server.opening import Opener
 from penstock.server.partitions import Partitions
 from penstock.server.predecessors import Predecessors
 from penstock.server.quorum_runner import QuorumRunner
@@ -45,6 +46,7 @@ class Needs(Protocol):
     adoption: Adoption
     quorum: QuorumRunner
     topic_pieces: TopicPieces
+    opener: Opener
     departures: Departures
     complaints: Complaints
     codec: CodecWorker

@@ -2,12 +2,14 @@
 
 Serves    OffsetForLeaderEpoch 2–4.
 Answers   the largest epoch that is not larger than the one asked for, and its end; -1 and -1 when that is not known.
-Departs   from Kafka 4.3 in nothing, but that followers ask through Fetch (KIP-595).
+Departs   from Kafka 4.3: followers ask through Fetch (KIP-595); a partition that is named several times is answered
+          once.
 """
 
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.handlers.needs import node_of
 from penstock.server.partition_checks import check_epoch, find_or_raise
+from penstock.server.pieces import Turns, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,13 +23,16 @@ from penstock.wire.messages.offset_for_leader_epoch import (
 @serves(OffsetForLeaderEpochRequest)
 async def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
     """Answers partition by partition."""
+    turns = Turns()
+    entries = ((topic.topic, each.partition, each) for topic in request.topics for each in topic.partitions)
+    asked = await partitions_once(entries, turns)
     return OffsetForLeaderEpochResponse(
         throttle_time_ms=0,
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(call, topic.topic, asked) for asked in topic.partitions]
+                topic=name, partitions=[_answer(call, name, each) async for each in turns.through(found.values())]
             )
-            for topic in request.topics
+            for name, found in asked.topics.items()
         ],
     )
 

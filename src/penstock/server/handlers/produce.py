@@ -5,24 +5,30 @@ Answers   when its records are durable here (acks=1), when the high watermark ha
           REQUEST_TIMED_OUT. A batch that was sent before is answered like the first time, and waits like it. acks=0 is
           never answered; an error then closes the connection, which is how such a producer learns of it. What was sent
           behind a batch that is to come again is refused like that batch, and not as out of order. Internal topics
-          are INVALID_TOPIC_EXCEPTION.
+          are INVALID_TOPIC_EXCEPTION. Large batches whose records are opened are opened by workers; later requests of
+          the connection wait for that.
 Departs   from Kafka 4.3: acks=1 waits for the leader's disk; batches of transactions are INVALID_TXN_STATE until there
           are transactions; `error_message` says which rule a batch broke, `record_errors` stays empty.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 from penstock.model.errors import ErrorCode, OutOfOrderSequence, ProtocolError
-from penstock.records.check import check_batch
-from penstock.records.header import TRANSACTIONAL_BIT
+from penstock.records.check import DEFAULT_RULES, Rules, check_batch, without_opening
+from penstock.records.header import HEADER_BYTES, TRANSACTIONAL_BIT, BatchView
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.handlers.produce_answer import Outcome, write_outcomes
 from penstock.server.handlers.produce_wait import ALL, LEADER, NO_ANSWER, Confirmation, is_reached, too_few
-from penstock.server.serving import Answer, Call, serves_frames
+from penstock.server.opening import is_small
+from penstock.server.serving import Answer, Call, Unfinished, serves_frames
 from penstock.wire.hot.produce import ProducedPartition, read_produce
 from penstock.wire.messages.produce import ProduceRequest
 
 _ATTRIBUTES_LOW_BYTE = 22
+OPENED_AT_ONCE: Final = 16
+"""Small batches that are opened on the loop; of a request with more partitions all are opened by workers."""
 SENT_BEFORE = "what the producer sent before has to come first; send both again, in order"
 
 
@@ -31,7 +37,7 @@ class UnansweredProduceFailed(ProtocolError):
 
 
 @serves_frames(ProduceRequest, is_prompt=True)
-def produce(call: Call, frame: memoryview, position: int) -> Answer:
+def produce(call: Call, frame: memoryview, position: int) -> Answer | Unfinished:
     """Appends everything now, in order; the answer may have to wait."""
     _, acks, timeout_ms, parts = read_produce(call.version, frame, position)
     node = node_of(call)
@@ -40,7 +46,50 @@ def produce(call: Call, frame: memoryview, position: int) -> Answer:
         refused = [_refused(topic, index, ErrorCode.INVALID_REQUIRED_ACKS, sentence) for topic, index, _ in parts]
         return write_outcomes(call.version, call.correlation_id, refused)
     now_ms = node.clock.wall_ms()
-    outcomes = [_append(node, part, acks, now_ms) for part in parts]
+    outcomes: list[Outcome] = []
+    opens_small = len(parts) <= OPENED_AT_ONCE
+    for part in parts:
+        outcome = _append(node, part, acks, now_ms, opens_small=opens_small)
+        if outcome is None:
+            return Unfinished(_open_and_go_on(call, node, parts, outcomes, acks, timeout_ms))
+        outcomes.append(outcome)
+    return _answer(call, outcomes, acks, timeout_ms)
+
+
+async def _open_and_go_on(
+    call: Call,
+    node: Needs,
+    parts: Sequence[ProducedPartition],
+    outcomes: list[Outcome],
+    acks: int,
+    timeout_ms: int,
+) -> Answer:
+    """The rest of a request in which batches have to be opened that are too large for the loop."""
+    for part in parts[len(outcomes) :]:
+        outcome = _append(node, part, acks, node.clock.wall_ms(), opens_small=False)
+        if outcome is None:
+            verdict = await _open(node, part)
+            outcome = _append(node, part, acks, node.clock.wall_ms(), verdict, opens_small=False)
+        assert outcome is not None
+        outcomes.append(outcome)
+    return _answer(call, outcomes, acks, timeout_ms)
+
+
+async def _open(node: Needs, part: ProducedPartition) -> ProtocolError | Rules:
+    """What is wrong with a batch whose records are opened; or the rules that it has passed."""
+    topic, index, records = part
+    partition = node.partitions.find(topic, index)
+    assert records is not None
+    rules = DEFAULT_RULES if partition is None else partition.rules
+    try:
+        batch = BatchView(records)
+        await node.opener.open(batch, partial(check_batch, records, rules, node.clock.wall_ms()))
+    except ProtocolError as error:
+        return error
+    return rules
+
+
+def _answer(call: Call, outcomes: Sequence[Outcome], acks: int, timeout_ms: int) -> Answer:
     if acks == NO_ANSWER:
         _raise_if_failed(outcomes)
         return None
@@ -50,8 +99,19 @@ def produce(call: Call, frame: memoryview, position: int) -> Answer:
     return write_outcomes(call.version, call.correlation_id, outcomes)
 
 
-def _append(node: Needs, part: ProducedPartition, acks: int, now_ms: int) -> Outcome:
-    outcome = _try_to_append(node, part, acks, now_ms)
+def _append(
+    node: Needs,
+    part: ProducedPartition,
+    acks: int,
+    now_ms: int,
+    verdict: ProtocolError | Rules | None = None,
+    *,
+    opens_small: bool,
+) -> Outcome | None:
+    """What became of a batch; None if it has to be opened first, which takes too long for the loop."""
+    outcome = _try_to_append(node, part, acks, now_ms, verdict, opens_small=opens_small)
+    if outcome is None:
+        return None
     if outcome.error_code:
         node.predecessors.was_refused(part, outcome.error_code, now_ms)
         partition = node.partitions.find(part[0], part[1])
@@ -61,7 +121,15 @@ def _append(node: Needs, part: ProducedPartition, acks: int, now_ms: int) -> Out
     return outcome
 
 
-def _try_to_append(node: Needs, part: ProducedPartition, acks: int, now_ms: int) -> Outcome:
+def _try_to_append(
+    node: Needs,
+    part: ProducedPartition,
+    acks: int,
+    now_ms: int,
+    verdict: ProtocolError | Rules | None,
+    *,
+    opens_small: bool,
+) -> Outcome | None:
     topic, index, records = part
     partition = node.partitions.find(topic, index)
     if partition is None:
@@ -77,12 +145,20 @@ def _try_to_append(node: Needs, part: ProducedPartition, acks: int, now_ms: int)
     if len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
         sentence = "this node does not take part in transactions yet: send without a transactional id"
         return _refused(topic, index, ErrorCode.INVALID_TXN_STATE, sentence)
+    rules = partition.rules
+    if rules.opens_records and len(records) >= HEADER_BYTES:
+        if isinstance(verdict, ProtocolError):
+            return _refused(topic, index, verdict.code, str(verdict))
+        if isinstance(verdict, Rules):
+            rules = without_opening(rules)
+        elif not opens_small or not is_small(BatchView(records)):
+            return None
     behind = node.predecessors.code_for_stranger(part, partition, now_ms)
     try:
         if behind is not None:
-            check_batch(records, partition.rules, now_ms)  # what is wrong in itself must not come again
+            check_batch(records, rules, now_ms)  # what is wrong in itself must not come again
             return _refused(topic, index, behind, SENT_BEFORE)
-        appended = partition.append(records, now_ms=now_ms, rules=partition.rules)
+        appended = partition.append(records, now_ms=now_ms, rules=rules)
     except OutOfOrderSequence as error:
         behind = node.predecessors.code_for_gap(part, partition, now_ms)
         return _refused(topic, index, error.code if behind is None else behind, str(error))

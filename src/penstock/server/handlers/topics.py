@@ -3,12 +3,15 @@
 Serves    CreateTopics 2–7, DeleteTopics 1–6 (by id from 6 on), CreatePartitions 0–3.
 Answers   once the change is durable and new partitions can be written; codes and sentences are the controller's. A
           time-out of 0 or less is REQUEST_TIMED_OUT at once, and nothing is done; after any other, it may yet be done.
-Departs   nowhere from Kafka 4.3.
+          A large request is decided in pieces of whole topics.
+Departs   from Kafka 4.3: settings of new topics are told of CONFIGS_TOLD_MAX at most; behind them they are null, with
+          POLICY_VIOLATION as topic_config_error_code.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar, cast
 
 from penstock.metadata.commands import (
     CreatedTopic,
@@ -19,11 +22,15 @@ from penstock.metadata.commands import (
     GrownTopic,
     MorePartitions,
     NewTopic,
+    TopicConfig,
     TopicRef,
 )
+from penstock.metadata.creation import TOO_MANY_PARTITIONS, partitions_wanted
+from penstock.metadata.view import PARTITIONS_PER_COMMAND_MAX
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.shard import Command
 from penstock.server.handlers.needs import Needs, node_of
+from penstock.server.pieces import Turns, by_name, cut_by_weight
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -42,34 +49,67 @@ from penstock.wire.messages.delete_topics import DeletableTopicResult, DeleteTop
 
 FIRST_WITH_DELETION_DISABLED = 3
 FIRST_DELETED_BY_ID = 6
+CONFIGS_TOLD_MAX: Final = 20_000
+"""Settings in one answer to CreateTopics; those that topics share count once."""
+SHARED_MAX: Final = 8
+"""Lists of settings among which a shared one is looked for."""
+TOPIC_ELEMENTS: Final = 6
+"""What a decision on a topic costs besides its partitions and settings."""
 
 
 @serves(CreateTopicsRequest, is_for_controller=True)
 async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     """New topics."""
-    command = CreateTopics(tuple(_new_topic(topic) for topic in request.topics), request.validate_only)
-    created = await _carry_out(
-        node_of(call),
-        command,
-        request.timeout_ms,
-        lambda code, message: [CreatedTopic(topic.name, code, message) for topic in request.topics],
-        waits=not request.validate_only,
-    )
-    return CreateTopicsResponse(throttle_time_ms=0, topics=[_created(topic) for topic in created])
+    turns, node = Turns(), node_of(call)
+    named = await by_name(((topic.name, topic) for topic in request.topics), turns)
+    told = _Told()
+    refusal = (ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
+    if len(named) <= PARTITIONS_PER_COMMAND_MAX:
+        new = {name: [_new_topic(each) for each in found] async for name, found in turns.through(named.items())}
+        settings = node.controller.settings
+        wanted = sum(partitions_wanted(found[0], settings) for found in new.values() if len(found) == 1)
+        if wanted <= PARTITIONS_PER_COMMAND_MAX:
+            parts = await cut_by_weight(new.values(), lambda found: sum(_weight(each, node) for each in found), turns)
+            created = await _carry_out(
+                node,
+                [CreateTopics(tuple(t for found in part for t in found), request.validate_only) for part in parts],
+                request.timeout_ms,
+                lambda command, code, message: [
+                    CreatedTopic(name, code, message) for name in dict.fromkeys(topic.name for topic in command.topics)
+                ],
+                waits=not request.validate_only,
+            )
+            topics = [told.created(topic) async for topic in turns.through(created)]
+            return CreateTopicsResponse(throttle_time_ms=0, topics=topics)
+    if request.timeout_ms <= 0:
+        refusal = ErrorCode.REQUEST_TIMED_OUT, ""
+    topics = [told.created(CreatedTopic(name, refusal[0], refusal[1] or None)) async for name in turns.through(named)]
+    return CreateTopicsResponse(throttle_time_ms=0, topics=topics)
+
+
+def _weight(topic: NewTopic, node: Needs) -> int:
+    return TOPIC_ELEMENTS + len(topic.configs) + max(0, partitions_wanted(topic, node.controller.settings))
 
 
 @serves(DeleteTopicsRequest, is_for_controller=True)
 async def delete_topics(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     """Topics go."""
+    turns, node = Turns(), node_of(call)
     if call.version >= FIRST_DELETED_BY_ID:
-        topics = tuple(TopicRef(topic.name, topic.topic_id) for topic in request.topics)
+        refs: Iterable[TopicRef] = (TopicRef(topic.name, topic.topic_id) for topic in request.topics)
     else:
-        topics = tuple(TopicRef(name) for name in request.topic_names)
+        refs = (TopicRef(name) for name in request.topic_names)
+    found = await by_name(((ref, ref) for ref in refs), turns)
+    # Whether a topic is named both by name and by id is seen only if both are in one piece.
+    named = await _by_topic((each for same in found.values() for each in same), node, turns)
+    parts = await cut_by_weight(named, lambda same: TOPIC_ELEMENTS * len(same), turns)
     deleted = await _carry_out(
-        node_of(call),
-        DeleteTopics(topics),
+        node,
+        [DeleteTopics(tuple(ref for same in part for ref in same)) for part in parts],
         request.timeout_ms,
-        lambda code, message: [DeletedTopic(topic.name, topic.topic_id, code, message) for topic in topics],
+        lambda command, code, message: [
+            DeletedTopic(topic.name, topic.topic_id, code, message) for topic in dict.fromkeys(command.topics)
+        ],
         waits=False,
     )
     return DeleteTopicsResponse(
@@ -81,27 +121,45 @@ async def delete_topics(request: DeleteTopicsRequest, call: Call) -> DeleteTopic
                 error_code=_known_to(call.version, topic.code),
                 error_message=topic.message,
             )
-            for topic in deleted
+            async for topic in turns.through(deleted)
         ],
     )
+
+
+async def _by_topic(refs: Iterable[TopicRef], node: Needs, turns: Turns) -> Iterable[list[TopicRef]]:
+    image = node.controller.image
+    topics: dict[str | bytes, list[TopicRef]] = {}
+    async for ref in turns.through(refs):
+        key: str | bytes = ref.topic_id
+        if ref.name is not None:
+            key = ref.name
+        elif (known := image.topic_by_id(ref.topic_id)) is not None:
+            key = known.name
+        topics.setdefault(key, []).append(ref)
+    return topics.values()
 
 
 @serves(CreatePartitionsRequest, is_for_controller=True)
 async def create_partitions(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
     """Topics grow."""
-    command = CreatePartitions(tuple(_more(topic) for topic in request.topics), request.validate_only)
+    turns, node = Turns(), node_of(call)
+    named = await by_name(((topic.name, topic) for topic in request.topics), turns)
+    more = [[_more(each) for each in found] async for found in turns.through(named.values())]
+    parts = await cut_by_weight(more, lambda found: TOPIC_ELEMENTS + sum(_added(each, node) for each in found), turns)
     grown = await _carry_out(
-        node_of(call),
-        command,
+        node,
+        [CreatePartitions(tuple(t for found in part for t in found), request.validate_only) for part in parts],
         request.timeout_ms,
-        lambda code, message: [GrownTopic(topic.name, code, message) for topic in request.topics],
+        lambda command, code, message: [
+            GrownTopic(name, code, message) for name in dict.fromkeys(topic.name for topic in command.topics)
+        ],
         waits=not request.validate_only,
     )
     return CreatePartitionsResponse(
         throttle_time_ms=0,
         results=[
             CreatePartitionsTopicResult(name=topic.name, error_code=topic.code, error_message=topic.message)
-            for topic in grown
+            async for topic in turns.through(grown)
         ],
     )
 
@@ -109,31 +167,39 @@ async def create_partitions(request: CreatePartitionsRequest, call: Call) -> Cre
 # --- carrying out -----------------------------------------------------------------------------------------------------
 
 Result = TypeVar("Result", CreatedTopic, DeletedTopic, GrownTopic)
+Asked = TypeVar("Asked", CreateTopics, DeleteTopics, CreatePartitions)
 
 
 async def _carry_out(
     node: Needs,
-    command: Command[tuple[Result, ...]],
+    commands: Sequence[Asked],
     timeout_ms: int,
-    fail_all: Callable[[ErrorCode, str | None], list[Result]],
+    fail: Callable[[Asked, ErrorCode, str | None], list[Result]],
     *,
     waits: bool,
-) -> Sequence[Result]:
-    """Asks the controller, and on request waits until the topics are here."""
+) -> list[Result]:
+    """Asks the controller, and on request waits until the topics are here. `fail` tells it of all of a command."""
+    turns = Turns()
+
+    async def fail_all(code: ErrorCode, message: str | None) -> list[Result]:
+        return [each for command in commands async for each in turns.through(fail(command, code, message))]
+
     if timeout_ms <= 0:
-        return fail_all(ErrorCode.REQUEST_TIMED_OUT, None)
-    results: Sequence[Result] = ()
+        return await fail_all(ErrorCode.REQUEST_TIMED_OUT, None)
+    results: list[Result] = []
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            results = await node.controller.ask(command)
+            replies = await node.controller.ask_in_turn(cast("Sequence[Command[tuple[Result, ...]]]", commands))
+            for command, reply in zip(commands, replies, strict=True):
+                results += fail(command, reply.code, str(reply)) if isinstance(reply, ProtocolError) else reply
             if waits:
                 await node.adoption.settled([result.name or "" for result in results if not result.code])
     except TimeoutError:
-        late = fail_all(ErrorCode.REQUEST_TIMED_OUT, None)
-        by_name = {result.name: result for result in late}
-        return [result if result.code else by_name[result.name] for result in results] or late
+        late = await fail_all(ErrorCode.REQUEST_TIMED_OUT, None)
+        named = {result.name: result for result in late}
+        return [result if result.code else named[result.name] for result in results] or late
     except ProtocolError as error:
-        return fail_all(error.code, str(error))
+        return await fail_all(error.code, str(error))
     return results
 
 
@@ -147,15 +213,36 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _created(topic: CreatedTopic) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        error_code=topic.code,
-        error_message=topic.message,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        configs=[
+class _Told:
+    """What is told of the new topics of one answer. Topics that have no settings of their own share those told."""
+
+    def __init__(self) -> None:
+        self._left = CONFIGS_TOLD_MAX
+        self._lately: deque[tuple[tuple[TopicConfig, ...], tuple[CreatableTopicConfigs, ...]]] = deque(
+            maxlen=SHARED_MAX
+        )
+
+    def created(self, topic: CreatedTopic) -> CreatableTopicResult:
+        configs = self._configs(topic.configs)
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=topic.code,
+            error_message=topic.message,
+            topic_config_error_code=ErrorCode.POLICY_VIOLATION if configs is None else ErrorCode.NONE,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=configs,
+        )
+
+    def _configs(self, configs: tuple[TopicConfig, ...]) -> tuple[CreatableTopicConfigs, ...] | None:
+        for known, told in self._lately:
+            if known is configs:
+                return told
+        if len(configs) > self._left:
+            return None
+        self._left -= len(configs)
+        told = tuple(
             CreatableTopicConfigs(
                 name=config.name,
                 value=config.value,
@@ -163,9 +250,15 @@ def _created(topic: CreatedTopic) -> CreatableTopicResult:
                 config_source=config.source,
                 is_sensitive=config.is_sensitive,
             )
-            for config in topic.configs
-        ],
-    )
+            for config in configs
+        )
+        self._lately.append((configs, told))
+        return told
+
+
+def _added(topic: MorePartitions, node: Needs) -> int:
+    known = node.controller.image.topics.get(topic.name)
+    return 0 if known is None else max(0, topic.count - len(known.partitions))
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

@@ -22,6 +22,7 @@ from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers.fetch import fetch
 from penstock.server.handlers.produce import produce
+from penstock.server.opening import WorkerOpener
 from penstock.server.order import release
 from penstock.server.partition import Partition
 from penstock.server.partitions import Partitions
@@ -31,6 +32,7 @@ from penstock.server.upkeep_loop import Upkeep
 from penstock.simulator.clock import SimulatedClock
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.simulator.loop import new_loop
+from penstock.simulator.workers import SimulatedWorkers
 from penstock.wire.api import Api, response_class
 from penstock.wire.codec import decode, encode
 from penstock.wire.declare import Request, Response
@@ -83,6 +85,8 @@ class Stand:
         self.fetch_sessions = FetchSessions(self.entropy)
         self.producer_ids = CountedIds()
         self.data_path = "data/of/node-1"
+        self.workers = SimulatedWorkers(cast("Any", asyncio.get_running_loop()), Random(1))
+        self.opener = WorkerOpener(self.workers)
 
     async def start(self) -> None:
         self.directory = await open_directory(

@@ -355,13 +355,13 @@ def test_a_kept_topic_is_encoded_once_and_anew_when_it_changes() -> None:
 def test_all_topics_are_joined_once_and_anew_when_one_changes() -> None:
     pieces = TopicPieces()
     image = an_image(a_topic("b", 1), a_topic("a", 2))
-    joined = pieces.all(image, 9)
-    assert pieces.all(image, 9) is joined
+    joined = asyncio.run(pieces.all(image, 9))
+    assert asyncio.run(pieces.all(image, 9)) is joined
     assert joined == pieces.one(image.topics["a"], image, 9) + pieces.one(image.topics["b"], image, 9)
     more = Image(topics=image.topics.changed({"c": a_topic("c", 1)}), brokers=image.brokers)
-    assert len(pieces.all(more, 9)) > len(joined)
+    assert len(asyncio.run(pieces.all(more, 9))) > len(joined)
     elsewhere = Image(topics=more.topics, brokers={})
-    assert pieces.all(elsewhere, 9) != pieces.all(more, 9)
+    assert asyncio.run(pieces.all(elsewhere, 9)) != asyncio.run(pieces.all(more, 9))
 
 
 def test_what_is_kept_has_a_bound() -> None:
