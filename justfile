@@ -153,6 +153,11 @@ controller-failover *arguments:
 client-failover *arguments:
     python -m tests.system.client_failover --record {{ arguments }}
 
+# DeleteRecords while leaders are killed right after the acknowledgement; adds to docs/results/deletion-kills.md
+# (9 minutes for 100 kills). A piece: ./dev deletion-kills --kills 30
+deletion-kills *arguments:
+    python -m tests.system.deletion_kills --record {{ arguments }}
+
 # kills, power cuts, network cuts, pauses and rolling restarts of real nodes with replicas, under load: say how many of each;
 # --power-cuts 20 --durability replicated --wide-cuts 20 for the other durability; adds to docs/results/cluster-faults.md
 cluster-faults *arguments:

@@ -250,7 +250,7 @@ async def measure(
     began_s = time.monotonic()
     async with Cluster(trio.bootstrap, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000)) as cluster:
         admin = Admin(cluster)
-        await _until_all_serve(admin)
+        await until_all_serve(admin)
         create_topics(trio.bootstrap, [(TOPIC, 1)], replication_factor=len(NODES), min_insync_replicas="2")
         kills: list[Kill] = []
         offset = 0
@@ -267,7 +267,7 @@ async def measure(
             trio.nodes[leader].start()
             who = f"node {leader}{', the active controller, too' if was_controller else ''}"
             tell(f"kill {len(kills)} of {count}, {who}: acknowledged after {acked_s:.2f} s, read after {read_s:.2f} s")
-        await _until_whole(admin)
+        await until_whole(admin, TOPIC)
     return kills
 
 
@@ -275,7 +275,7 @@ async def _next_victim(admin: Admin, bootstrap: str, number: int) -> tuple[int, 
     """Who leads once all is whole again, and whether it is the active controller: every third one is made to be."""
     wants_controller = number % 3 == 1
     while True:
-        leader = await _until_whole(admin)
+        (leader,) = (await until_whole(admin, TOPIC)).values()
         controller = (await until_all_vote(admin, len(NODES))).leader_id
         if (leader == controller) == wants_controller:
             return leader, wants_controller
@@ -307,7 +307,7 @@ async def _first(seen: Sequence[tuple[float, float]], killed_s: float, limit_s: 
         await asyncio.sleep(PACE_S)
 
 
-async def _until_all_serve(admin: Admin) -> None:
+async def until_all_serve(admin: Admin) -> None:
     deadline_s = time.monotonic() + READY_S
     while time.monotonic() < deadline_s:
         try:
@@ -319,18 +319,18 @@ async def _until_all_serve(admin: Admin) -> None:
     raise Broken(f"not all nodes serve after {READY_S:.0f} s")
 
 
-async def _until_whole(admin: Admin) -> int:
-    """All replicas are in sync; who leads."""
+async def until_whole(admin: Admin, topic: str) -> dict[int, int]:
+    """Waits until all replicas of a topic are in sync; the leader of each partition."""
     deadline_s, seen = time.monotonic() + WHOLE_S, "nobody answers"
     while time.monotonic() < deadline_s:
         try:
-            (part,) = (await admin.describe_topic(TOPIC, timeout_ms=int(FAILOVER_S * 1000))).partitions
+            parts = (await admin.describe_topic(topic, timeout_ms=int(FAILOVER_S * 1000))).partitions
         except ClientError as error:
             seen = str(error)
         else:
-            if len(part.isr) == len(NODES) and part.leader in NODES:
-                return part.leader
-            seen = f"led by {part.leader}, in sync {sorted(part.isr)}"
+            if all(len(each.isr) == len(NODES) and each.leader in NODES for each in parts):
+                return {each.index: each.leader for each in parts}
+            seen = "; ".join(f"led by {each.leader}, in sync {sorted(each.isr)}" for each in parts)
         await asyncio.sleep(0.1)
     raise Broken(f"not whole again after {WHOLE_S:.0f} s: {seen}")
 

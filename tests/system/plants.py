@@ -130,6 +130,12 @@ def commit_alone() -> None:
     _put(Leader, "advance", advance)
 
 
+def delete_alone() -> None:
+    """DeleteRecords is acknowledged once the leader has deleted the records, and followers are not woken."""
+    _put(Leader, "low_watermark", lambda self: self._log.start_offset)
+    _put(Partition, "on_trimmed", lambda self, wakes: self.followers.mark())
+
+
 def lead_on_full_disk() -> None:
     """Nobody is told that a disk is full."""
     _put(RoomWatch, "look", lambda _self: None)
@@ -234,6 +240,7 @@ PLANTS: dict[str, Callable[[], None]] = {
     "ack-before-sync": ack_before_sync,
     "commit-alone": commit_alone,
     "cut-what-is-not-synced": cut_what_is_not_synced,
+    "delete-alone": delete_alone,
     "distrust-kills": distrust_kills,
     "fail-on-full-roll": fail_on_full_roll,
     "fail-on-full-write": fail_on_full_write,
