@@ -199,9 +199,9 @@ def tell_an_old_end() -> None:
     look_up = list_offsets._look_up
     asked = 0
 
-    def look_up_late(partition: Partition, timestamp_ms: int, sight: list_offsets.Sight) -> tuple[int, int, int]:
+    async def look_up_late(partition: Partition, timestamp_ms: int, *arguments: Any) -> tuple[int, int, int]:
         nonlocal asked
-        found = look_up(partition, timestamp_ms, sight)
+        found = await look_up(partition, timestamp_ms, *arguments)
         asked += timestamp_ms == list_offsets.LATEST
         return (found[0], 0, found[2]) if timestamp_ms == list_offsets.LATEST and asked % 3 == 0 else found
 

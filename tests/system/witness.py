@@ -47,10 +47,10 @@ def watch(path: Path) -> None:
     out = path.open("a", buffering=1, encoding="utf-8")
     begun: set[Key] = set()
 
-    def told(node: Any, part: Any, acks: int, now_ms: int) -> Any:
-        outcome = append(node, part, acks, now_ms)
+    def told(node: Any, part: Any, *arguments: Any, **options: Any) -> Any:
+        outcome = append(node, part, *arguments, **options)
         topic, index, records = part
-        if records is None:
+        if records is None or outcome is None:  # None: it is called again once the records are opened
             return outcome
         batch = BatchView(records)
         key = f"{topic if isinstance(topic, str) else topic.hex()}-{index}", batch.producer_id, batch.producer_epoch
