@@ -187,7 +187,7 @@ class Program:
         )
         place = await ports.network.listen("", PORT)
         pool = InputPool(DEFAULT_LIMITS.input_pool_bytes_max, DEFAULT_LIMITS.frame_lent_bytes)
-        service = Service(node, node.dispatch, DEFAULT_LIMITS, pool, Complaints(), CodecWorker(ports.workers))
+        service = Service(node, node.dispatch, DEFAULT_LIMITS, pool, pool, Complaints(), CodecWorker(ports.workers))
         listener = ConnectionListener(place, service, ports.clock)
         listener.start()
         client_ports = ClientPorts(ports.network, ports.clock, ports.entropy)

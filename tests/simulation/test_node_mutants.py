@@ -85,11 +85,13 @@ def answers_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that is ready does not wait for those in front of it."""
     add = Order.add
 
-    def at_once(self: Order, answer: Answer, cost_bytes: int, timing: Timing, began_s: float) -> None:
+    def at_once(
+        self: Order, answer: Answer, cost_bytes: int, timing: Timing, began_s: float, give: Callable[[int], None]
+    ) -> None:
         if isinstance(answer, list | tuple) and len(self):
             asyncio.get_running_loop().create_task(self._send(answer))  # type: ignore[arg-type]
             answer = None
-        add(self, answer, cost_bytes, timing, began_s)
+        add(self, answer, cost_bytes, timing, began_s, give)
 
     monkeypatch.setattr(Order, "add", at_once)
 

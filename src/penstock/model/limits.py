@@ -51,8 +51,14 @@ class Limits:
     response_bytes_max: int = 100 * MIB
     """A response frame. A request whose answer would be larger ends the connection."""
 
-    input_pool_bytes_max: int = 256 * MIB
+    frame_large_bytes: int = 2 * MIB
+    """A larger frame takes its room from the pool for large ones."""
+
+    input_pool_bytes_max: int = 128 * MIB
     """Unparsed input and requests under way, of all connections together (Kafka: queued.max.request.bytes, off)."""
+
+    large_input_pool_bytes_max: int = 128 * MIB
+    """The same for large frames."""
 
     requests_under_way_max: int = 16
     """Requests of one connection that may be under way; then its socket is not read."""

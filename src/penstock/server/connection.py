@@ -63,6 +63,8 @@ class Service:
     dispatch: Dispatch
     limits: Limits
     pool: InputPool
+    large_pool: InputPool
+    """For frames of more than `frame_large_bytes`: a few of them do not take the room that all others need."""
     complaints: Complaints
     codec: CodecWorker
     forward: Forward | None = None
@@ -80,6 +82,7 @@ class ServedConnection:
         "_connection",
         "_held_bytes",
         "_order",
+        "_pool",
         "_reader",
         "_ready",
         "_service",
@@ -113,6 +116,8 @@ class ServedConnection:
         """Answers to the requests of one buffer, with nobody in front of them."""
         self._held_bytes = 0
         """What it has of the pool, apart from requests in the order."""
+        self._pool = service.pool
+        """Where it has that from."""
         self._since_turn = 0
         self.client: Client | None = None
         self.task: asyncio.Task[None] | None = None
@@ -167,10 +172,13 @@ class ServedConnection:
 
     async def _serve(self) -> None:
         reader, service, connection = self._reader, self._service, self._connection
+        large_bytes = service.limits.frame_large_bytes
         while not self.is_stopping:
             self.is_reading = True
             if not self._has_borrowed() and (growth_bytes := reader.growth_bytes):
-                if not service.pool.try_take(growth_bytes):
+                if reader.frame_bytes > large_bytes and self._pool is service.pool:
+                    growth_bytes += self._move_to_large_pool()
+                if not self._pool.try_take(growth_bytes):
                     await self._wait_for_room(growth_bytes)
                 self._held_bytes += growth_bytes
             count = connection.try_receive_into(reader.writable())
@@ -219,12 +227,18 @@ class ServedConnection:
             self._held_bytes += reader.beyond_first_bytes
             self._service.pool.take_back(buffer, reader.beyond_first_bytes)
 
+    def _move_to_large_pool(self) -> int:
+        """A large frame takes its room from the other pool; how much of it is here already."""
+        held_bytes = self._held_bytes
+        self._settle(held_bytes)
+        self._pool = self._service.large_pool
+        return held_bytes
+
     async def _wait_for_room(self, growth_bytes: int) -> None:
         """The socket is not read meanwhile, and the frame's time does not run."""
         service = self._service
         began_ms, self.has_partial = service.now_ms, False
-        is_first = self._reader.held_bytes <= service.limits.frame_first_bytes
-        await service.pool.take(self, growth_bytes, is_first=is_first)
+        await self._pool.take(self, growth_bytes, is_first=not self._held_bytes)
         self.has_partial = True
         self.frame_began_ms += service.now_ms - began_ms
 
@@ -362,12 +376,14 @@ class ServedConnection:
             self._settle(cost_bytes)
             return
         if order is None:
-            order = self._order = Order(self._send, self._service.pool.give, self._fail, self._service.time)
+            order = self._order = Order(self._send, self._fail, self._service.time)
         if isinstance(answer, Later) and not answer.holds_input:
             self._settle(cost_bytes)
             cost_bytes = 0
+        order.add(answer, cost_bytes, timing, began_s, self._pool.give)
         self._held_bytes -= cost_bytes
-        order.add(answer, cost_bytes, timing, began_s)
+        if not self._held_bytes:
+            self._pool = self._service.pool
 
     def _call(self, opened: Opened, request_bytes: int = 0) -> Call:
         client = self.client
@@ -400,7 +416,9 @@ class ServedConnection:
     def _settle(self, cost_bytes: int) -> None:
         if cost_bytes:
             self._held_bytes -= cost_bytes
-            self._service.pool.give(cost_bytes)
+            self._pool.give(cost_bytes)
+            if not self._held_bytes:
+                self._pool = self._service.pool
 
     # --- ending ---------------------------------------------------------------------------------------------------
 

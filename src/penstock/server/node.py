@@ -216,6 +216,7 @@ class Node:
         self.partitions = Partitions()
         self.partitions.leader_elsewhere = self._leader_elsewhere
         self.pool = InputPool(settings.limits.input_pool_bytes_max, settings.limits.frame_lent_bytes)
+        self.large_pool = InputPool(settings.limits.large_input_pool_bytes_max, settings.limits.frame_lent_bytes)
         self.codec = CodecWorker(ports.workers, settings.limits)
         self.stalls = StallMeter(settings.stall_ms_max)
         self.predecessors = Predecessors()
@@ -342,6 +343,7 @@ class Node:
                 self.dispatch,
                 settings.limits,
                 self.pool,
+                self.large_pool,
                 self.complaints,
                 self.codec,
                 self._forward_to_controller,
@@ -352,7 +354,9 @@ class Node:
             self.doors["clients"] = self.listener, self.dispatch
         if membership.listener is not None and membership.is_controller:
             place = await self._listen(membership.listener.host, membership.listener.port, "listeners")
-            service = Service(self, self.controller_dispatch, settings.limits, self.pool, self.complaints, self.codec)
+            service = Service(
+                self, self.controller_dispatch, settings.limits, self.pool, self.large_pool, self.complaints, self.codec
+            )
             self._controller_listener = ConnectionListener(place, service, self.clock)
             self._controller_listener.on_broken = self._fail
             self._listeners.append(self._controller_listener)

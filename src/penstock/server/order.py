@@ -23,10 +23,12 @@ NOTHING: Buffers = ()
 class Place:
     """One request that is under way."""
 
-    __slots__ = ("answer", "began_s", "cost_bytes", "later", "task", "timing", "waiting")
+    __slots__ = ("answer", "began_s", "cost_bytes", "give", "later", "task", "timing", "waiting")
 
-    def __init__(self, cost_bytes: int, timing: Timing, began_s: float) -> None:
+    def __init__(self, cost_bytes: int, timing: Timing, began_s: float, give: Callable[[int], None]) -> None:
         self.cost_bytes = cost_bytes
+        self.give = give
+        """Takes back what it cost."""
         self.timing = timing
         """Where it is noted how long the answer took."""
         self.began_s = began_s
@@ -41,18 +43,11 @@ class Place:
 class Order:
     """The places of one connection, oldest first."""
 
-    __slots__ = ("_changed", "_give", "_on_error", "_send", "_time", "on_empty", "places")
+    __slots__ = ("_changed", "_on_error", "_send", "_time", "on_empty", "places")
 
-    def __init__(
-        self,
-        send: Send,
-        give: Callable[[int], None],
-        on_error: Callable[[Exception], None],
-        time: Callable[[], float],
-    ) -> None:
+    def __init__(self, send: Send, on_error: Callable[[Exception], None], time: Callable[[], float]) -> None:
         self._time = time
         self._send = send
-        self._give = give
         self._on_error = on_error
         self.places: deque[Place] = deque()
         self._changed: asyncio.Future[None] | None = None
@@ -62,9 +57,9 @@ class Order:
     def __len__(self) -> int:
         return len(self.places)
 
-    def add(self, answer: Answer, cost_bytes: int, timing: Timing, began_s: float) -> None:
+    def add(self, answer: Answer, cost_bytes: int, timing: Timing, began_s: float, give: Callable[[int], None]) -> None:
         """Takes the next place, for an answer that is here or still to come."""
-        place = Place(cost_bytes, timing, began_s)
+        place = Place(cost_bytes, timing, began_s, give)
         self.places.append(place)
         if answer is None:
             place.answer = NOTHING
@@ -97,7 +92,7 @@ class Order:
                     place.waiting.close()
             release(place.answer or NOTHING)
             if place.cost_bytes:
-                self._give(place.cost_bytes)
+                place.give(place.cost_bytes)
 
     def _done(self, place: Place, answer: Buffers) -> None:
         place.answer, place.later = answer, None
@@ -127,21 +122,20 @@ class Order:
         places = self.places
         while places and places[0].answer is not None:
             buffers: list[Buffer | FileSlice] = []
-            count = cost_bytes = 0
+            count = 0
             for place in places:
                 if place.answer is None:
                     break
                 buffers += place.answer
-                cost_bytes += place.cost_bytes
                 count += 1
             if buffers:
                 await self._send(buffers)
             if places is not self.places:
                 return  # dropped meanwhile
             for _ in range(count):
-                places.popleft()
-            if cost_bytes:
-                self._give(cost_bytes)
+                place = places.popleft()
+                if place.cost_bytes:
+                    place.give(place.cost_bytes)
             if self._changed is not None and not self._changed.done():
                 self._changed.set_result(None)
         if not places and self.on_empty is not None:

@@ -78,6 +78,14 @@ class FrameReader:
             return 0
         return self._room_needed(self._buffer, self._start, self._end - self._start)
 
+    @property
+    def frame_bytes(self) -> int:
+        """What the frame under way announces; 0 while that has not arrived."""
+        if self._buffer is None or self._end - self._start < 4:
+            return 0
+        length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
+        return length
+
     def peek(self, count: int) -> bytes:
         """The first bytes of what is unparsed."""
         return bytes((self._buffer or b"")[self._start : min(self._end, self._start + count)])

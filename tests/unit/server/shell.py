@@ -7,15 +7,28 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
+from penstock.model.errors import ErrorCode
 from penstock.model.limits import Limits
 from penstock.model.ports import Connection
 from penstock.server.handlers import api_versions
 from penstock.server.node import Node, Ports
-from penstock.server.serving import Answer, Buffers, Call, serves, serves_frames
+from penstock.server.serving import Answer, Buffers, Call, serves, serves_frames, serves_overlapping
 from penstock.server.settings import NodeSettings
 from penstock.wire.headers import request_frame
 from penstock.wire.messages.fetch import FetchRequest
-from penstock.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from penstock.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from penstock.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from penstock.wire.messages.produce import ProduceRequest
 
 LENGTH = struct.Struct(">i")
@@ -37,9 +50,21 @@ def produce(correlation_id: int, body: bytes = b"") -> bytes:
     return framed(PRODUCE, correlation_id, body)
 
 
-def plain(correlation_id: int) -> bytes:
-    request = ListOffsetsRequest(replica_id=-1, topics=())
+def plain(correlation_id: int, partitions: int = 0) -> bytes:
+    parts = [ListOffsetsPartition(partition_index=n, timestamp=-1) for n in range(partitions)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=parts)] if parts else ())
     return bytes(request_frame(request, 6, correlation_id, "me"))
+
+
+def commit(correlation_id: int, partitions: int = 1) -> bytes:
+    """A request that overlaps with others, and is decoded before its handler has it."""
+    parts = [
+        OffsetCommitRequestPartition(partition_index=n, committed_offset=n, committed_metadata=None)
+        for n in range(partitions)
+    ]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=parts)]
+    request = OffsetCommitRequest(group_id="g", member_id="", topics=topics)
+    return bytes(request_frame(request, 8, correlation_id, "me"))
 
 
 def reply(correlation_id: int, body: bytes = b"") -> bytes:
@@ -56,6 +81,10 @@ class Script:
     gates: dict[int, "asyncio.Future[Buffers | None]"] = field(default_factory=dict)
     shut: list[int] = field(default_factory=list)
     """Correlation ids whose first stage waits for its gate."""
+    answered_partitions: int = 0
+    """How many the answers of plain requests have."""
+    sizes: list[int] = field(default_factory=list)
+    """How many partitions the commits have that were decoded."""
 
     def gate(self, correlation_id: int) -> "asyncio.Future[Buffers | None]":
         if correlation_id not in self.gates:
@@ -86,10 +115,20 @@ class Script:
             if call.correlation_id in self.shut:
                 await self.gate(call.correlation_id)
             self.ended.append(call.correlation_id)
-            return ListOffsetsResponse(topics=())
+            parts = [
+                ListOffsetsPartitionResponse(partition_index=n, error_code=ErrorCode.NONE)
+                for n in range(self.answered_partitions)
+            ]
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)] if parts else ())
+
+        @serves_overlapping(OffsetCommitRequest, is_prompt=True)
+        def handle_commit(request: OffsetCommitRequest, call: Call) -> Answer:
+            self.began.append(call.correlation_id)
+            self.sizes.append(sum(len(topic.partitions) for topic in request.topics))
+            return [reply(call.correlation_id)]
 
         module = ModuleType("scripted")
-        for handler in (handle_produce, handle_fetch, handle_plain):
+        for handler in (handle_produce, handle_fetch, handle_plain, handle_commit):
             handler.__module__ = "scripted"
             setattr(module, handler.__name__, handler)
         return [api_versions, module]
@@ -200,4 +239,6 @@ async def tell(story: Story, ports: Ports, limits: Limits, **settings: Any) -> N
         await node.stop()
     assert node.pool.used_bytes == 0, "the pool was not given back"
     assert node.pool.waiting == 0
+    assert node.large_pool.used_bytes == 0
+    assert node.large_pool.waiting == 0
     assert len(node.listener) == 0

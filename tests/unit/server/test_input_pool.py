@@ -222,7 +222,7 @@ def test_random_clients_on_a_bad_network_get_their_answers_in_order(seed: int) -
             peer = await place.connect()
             kinds = [random.choice((produce, produce, plain)) for _ in range(20)]
             data = b"".join(
-                kind(n) if kind is plain else kind(n, bytes(random.choice((0, 100, 5_000, 90_000, 200_000))))  # type: ignore[call-arg]
+                kind(n) if kind is plain else kind(n, bytes(random.choice((0, 100, 5_000, 90_000, 200_000))))  # type: ignore[arg-type]
                 for n, kind in enumerate(kinds)
             )
             cut = random.randrange(len(data)) if number % 4 == 3 else len(data)

@@ -49,15 +49,15 @@ class DoorCollector(Collector):
 
     metrics = (CONNECTIONS, REFUSED, POOL, POOL_MAX, REQUESTS, SECONDS)
 
-    def __init__(self, doors: Mapping[str, tuple[ConnectionListener, Dispatch]], pool: InputPool) -> None:
+    def __init__(self, doors: Mapping[str, tuple[ConnectionListener, Dispatch]], *pools: InputPool) -> None:
         """Doors by name."""
         self._doors = doors
-        self._pool = pool
+        self._pools = pools
 
     def collect(self, page: Page) -> Iterator[None]:
         """APIs that nobody has asked for are left out."""
-        page.family(POOL).add(self._pool.used_bytes)
-        page.family(POOL_MAX).add(self._pool.bytes_max)
+        page.family(POOL).add(sum(pool.used_bytes for pool in self._pools))
+        page.family(POOL_MAX).add(sum(pool.bytes_max for pool in self._pools))
         for name, (listener, dispatch) in self._doors.items():
             labelled = labels(listener=name)
             page.family(CONNECTIONS).add(len(listener), labelled)

@@ -96,7 +96,7 @@ def gathering_of(node: "Node", commits: Timing, footprint: Callable[[], Footprin
     return Gathering(
         (
             ProcessCollector(node.cluster_id, controller.node_id, node.stalls, node.clock, footprint),
-            DoorCollector(node.doors, node.pool),
+            DoorCollector(node.doors, node.pool, node.large_pool),
             TopicCollector(partitions.traffic, most),
             ReplicaCollector(partitions, node.directory, controller, in_sync, most),
             LogCollector(node.directory, node.data_path, commits, most),
