@@ -35,11 +35,13 @@ def test_librdkafka_asks_again_and_reads(
 ) -> None:
     fetch, asked = group_offsets._fetch, []
 
-    async def elsewhere_at_first(node: Any, call: Any, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    async def elsewhere_at_first(
+        node: Any, call: Any, group: OffsetFetchRequestGroup, *rest: Any
+    ) -> OffsetFetchResponseGroup:
         asked.append(group.group_id)
         if len(asked) <= 3:
             return OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=code)
-        return await fetch(node, call, group)
+        return await fetch(node, call, group, *rest)
 
     monkeypatch.setattr(group_offsets, "_fetch", elsewhere_at_first)
     create_topics(node.bootstrap, [(TOPIC, 1)], replication_factor=1)
