@@ -182,6 +182,7 @@ class Program:
             clock=ports.clock,
             quorum=runner,
             cluster_id="simulated",
+            complaints=Complaints(),
             dispatch=Dispatch([api_versions, quorum, quorum_admin]),
             settings=SimpleNamespace(features=()),
         )

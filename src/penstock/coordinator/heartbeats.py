@@ -38,9 +38,10 @@ from penstock.coordinator.joining import new_member_id
 from penstock.coordinator.patterns import InvalidPattern, Regex
 from penstock.coordinator.reconciliation import reconciled
 from penstock.coordinator.records import GroupRecord
-from penstock.coordinator.settings import PATTERN_REFRESH_MS, WAITING_MS
+from penstock.coordinator.settings import JOINABLE_EPOCH_MAX, PATTERN_REFRESH_MS, WAITING_MS
 from penstock.coordinator.timers import REBALANCE, SESSION, SYNC
 from penstock.coordinator.work import Ask, Work
+from penstock.model.epochs import next_epoch
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -116,7 +117,7 @@ class Draft:
         """A new epoch of the group: what was meant until now is out of date."""
         group = self.group
         seen = group.metadata_hash if metadata_hash is None else metadata_hash
-        self.put(epoch_record(group.group_id, group.epoch + 1, seen))
+        self.put(epoch_record(group.group_id, next_epoch(group.epoch, f"group {group.group_id}"), seen))
 
 
 class Checked:
@@ -349,6 +350,12 @@ def update(
     if is_new:
         draft.put(current_record(group_id, member))
     has_changed = is_new or is_rejoining or _wants(before) != _wants(member)
+    if has_changed and draft.group.epoch >= JOINABLE_EPOCH_MAX:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"The group has reached epoch {draft.group.epoch}, which is nearly the last. Stop its members, delete it, "
+            "and let them join again.",
+        )
     if before.pattern != member.pattern and before.pattern:
         drop_patterns(draft)
     seen, is_fresh = _topics_seen(draft, member, work, checked, has_changed=has_changed)

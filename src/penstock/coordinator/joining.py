@@ -15,6 +15,7 @@ from penstock.coordinator.settings import NEW_MEMBER_JOIN_MS
 from penstock.coordinator.subscriptions import asks_for_the_same, gives_up, leaves_some_unread
 from penstock.coordinator.timers import JOIN, PENDING, SESSION, SYNC
 from penstock.coordinator.work import Ask, Replace, Work
+from penstock.model.epochs import INT32_EPOCH_MAX
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from penstock.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -262,6 +263,11 @@ def join_time_is_up(group: ClassicGroup, work: Work) -> None:
     complete(group, work)
 
 
+def next_generation(generation: int) -> int:
+    """The generation after this one. The last is followed by 1: a member that has missed all others is gone."""
+    return 1 if generation >= INT32_EPOCH_MAX else generation + 1
+
+
 def complete(group: ClassicGroup, work: Work) -> None:
     """The next generation, of those who have joined and of static members, who may be away."""
     group.is_gathering = False
@@ -271,7 +277,7 @@ def complete(group: ClassicGroup, work: Work) -> None:
             group.remove(member.member_id)
             work.drop_timer(SESSION, group.group_id, member.member_id)
     if not group.members:
-        group.generation += 1
+        group.generation = next_generation(group.generation)
         group.protocol, group.leader = None, None
         group.move(State.EMPTY, work.now.wall_ms)
         work.record(group.key(), group.value())
@@ -282,7 +288,7 @@ def complete(group: ClassicGroup, work: Work) -> None:
         return
     if group.leader not in {member.member_id for member in here}:
         group.leader = here[0].member_id
-    group.generation += 1
+    group.generation = next_generation(group.generation)
     group.protocol = group.elected_protocol()
     group.move(State.COMPLETING, work.now.wall_ms)
     for member in list(group.members.values()):

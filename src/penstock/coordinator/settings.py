@@ -7,6 +7,7 @@ from typing import Final
 from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import InvalidSetting
+from penstock.model.epochs import INT32_EPOCH_MAX
 
 NEW_MEMBER_JOIN_MS: Final = 300_000
 """A member that has joined for the first time is kept waiting no longer than this (KAFKA-9752)."""
@@ -19,6 +20,10 @@ PATTERN_REFRESH_MS: Final = 10_000
 
 WAITING_MS: Final = 1_000
 """When a member of a consumer group asks again that waits for something; else after its heartbeat interval."""
+
+JOINABLE_EPOCH_MAX: Final = INT32_EPOCH_MAX - 1_000_000
+"""A consumer group in this epoch takes no new members and no new subscriptions; members can still leave, each of which
+takes an epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from penstock.metadata.records import (
     UnregisterBrokerRecord,
 )
 from penstock.metadata.view import DECOMMISSION, RECORDS_PER_STEP_MAX, Cluster
+from penstock.model.epochs import INT64_EPOCH_MAX
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
@@ -109,11 +110,13 @@ def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[Metad
         if not step.is_last:
             return Decision(tuple(step.records), RegisteredBroker(-1, ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
         records += step.records
+    broker_epoch = command.epoch + len(records)  # the record's offset in the metadata log
+    assert 0 <= broker_epoch <= INT64_EPOCH_MAX
     records.append(
         RegisterBrokerRecord(
             broker_id=command.broker_id,
             incarnation_id=command.incarnation_id,
-            broker_epoch=command.epoch + len(records),
+            broker_epoch=broker_epoch,
             end_points=command.listeners,
             features=command.features,
             rack=command.rack,
@@ -121,7 +124,7 @@ def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[Metad
             log_dirs=command.log_dirs,
         )
     )
-    return Decision(tuple(records), RegisteredBroker(command.epoch + len(records) - 1))
+    return Decision(tuple(records), RegisteredBroker(broker_epoch))
 
 
 def _distrust(command: RegisterBroker, known: Broker, cluster: Cluster) -> Distrust:

@@ -13,6 +13,7 @@ from penstock.metadata import records as r
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import LOST_DIRECTORY, TOPIC, Broker, Image, Partition, Topic
 from penstock.metadata.shelves import Resource
+from penstock.model.epochs import next_epoch
 
 
 class InconsistentRecord(Exception):
@@ -175,10 +176,11 @@ class Draft:
         if "directories" in given:
             given["directories"] = self._known_directories(given["directories"])
         if record.leader != _SAME_LEADER:
-            given |= {"leader": record.leader, "leader_epoch": old.leader_epoch + 1}
+            given |= {"leader": record.leader, "leader_epoch": next_epoch(old.leader_epoch, "the partition")}
         if record.leader_recovery_state != _SAME_STATE:
             given["leader_recovery_state"] = record.leader_recovery_state
-        partitions[record.partition_id] = old._replace(partition_epoch=old.partition_epoch + 1, **given)
+        partition_epoch = next_epoch(old.partition_epoch, "the partition")
+        partitions[record.partition_id] = old._replace(partition_epoch=partition_epoch, **given)
 
     def _clear_elr(self, record: r.ClearElrRecord) -> None:
         drafted = {name: topic_id for topic_id, name in self._names.items() if name is not None}

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from penstock.metadata.image import NO_LEADER, Partition
 from penstock.metadata.records import PartitionChangeRecord
+from penstock.model.epochs import next_epoch
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -71,7 +72,7 @@ def settle(
     return wanted._replace(
         isr=isr,
         leader=leader,
-        leader_epoch=before.leader_epoch + has_new_epoch,
+        leader_epoch=next_epoch(before.leader_epoch, "the partition") if has_new_epoch else before.leader_epoch,
         leader_recovery_state=RECOVERING if is_unclean else wanted.leader_recovery_state,
         eligible_leader_replicas=() if is_unclean else eligible,
         last_known_elr=() if is_unclean else last_known,
@@ -171,6 +172,7 @@ def change_record(topic_id: bytes, index: int, old: Partition, new: Partition) -
     """The record that makes the one out of the other; None where they are the same."""
     if old == new:
         return None
+    next_epoch(old.partition_epoch, "the partition")  # refused here: a record in the log can be refused no more
     same_leader = old.leader_epoch == new.leader_epoch
     same_state = old.leader_recovery_state == new.leader_recovery_state
     return PartitionChangeRecord(

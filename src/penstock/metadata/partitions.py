@@ -25,6 +25,7 @@ from penstock.metadata.index import Placed
 from penstock.metadata.partition_change import RECOVERING, Election, change_record, settle
 from penstock.metadata.records import PartitionChangeRecord
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, Cluster
+from penstock.model.epochs import EpochsExhausted, next_epoch
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
@@ -47,6 +48,8 @@ def alter_partition(command: AlterPartition, cluster: Cluster) -> Decision[Metad
             seen.add((wanted.topic_id, wanted.index))
             record, result = _alter(wanted, command.broker_id, cluster, active)
             records += record
+        except EpochsExhausted as refusal:
+            result = AlteredPartition(wanted.topic_id, wanted.index, refusal.code)
         except Refusal as refusal:
             result = AlteredPartition(wanted.topic_id, wanted.index, refusal.code)
             if refusal.code is ErrorCode.INELIGIBLE_REPLICA:
@@ -85,6 +88,7 @@ def _outdated(wanted: NewIsr, cluster: Cluster) -> MetadataRecord:
     whoever it names is eligible again.
     """
     _, partition = _found(wanted, cluster)
+    next_epoch(partition.partition_epoch, "the partition")
     return PartitionChangeRecord(partition_id=wanted.index, topic_id=wanted.topic_id, isr=partition.isr)
 
 

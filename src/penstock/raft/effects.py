@@ -75,6 +75,23 @@ class LoadSnapshot(NamedTuple):
     snapshot: SnapshotId
 
 
+class Warn(NamedTuple):
+    """A warning for the operator. The driver logs it and limits how often it logs one kind."""
+
+    kind: str
+    sentence: str
+
+
 Effect: TypeAlias = (
-    Persist | Send | Answer | SyncLog | CutLog | InstallSnapshot | TrimLog | LeaderKnown | Committed | LoadSnapshot
+    Persist
+    | Send
+    | Answer
+    | SyncLog
+    | CutLog
+    | InstallSnapshot
+    | TrimLog
+    | LeaderKnown
+    | Committed
+    | LoadSnapshot
+    | Warn
 )

@@ -11,10 +11,11 @@ rest. An `Inconsistent` out of a step means that somebody broke the rules: the r
 
 from typing import Any, Final, NamedTuple
 
+from penstock.model.epochs import INT32_EPOCH_MAX, next_epoch
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 from penstock.raft.campaign import Campaign, Outcome
-from penstock.raft.effects import Answer, Effect, LeaderKnown, LoadSnapshot, TrimLog
+from penstock.raft.effects import Answer, Effect, LeaderKnown, LoadSnapshot, TrimLog, Warn
 from penstock.raft.events import (
     Answered,
     Asked,
@@ -40,6 +41,7 @@ from penstock.raft.messages import (
     FetchSnapshot,
     FetchSnapshotReply,
     RemoveVoter,
+    Reply,
     UpdateVoter,
     Vote,
     VoteReply,
@@ -249,7 +251,7 @@ class Raft:
     def _stand(self, now: int) -> None:
         """Stands for election in a new epoch."""
         replica = self.replica
-        replica.persist(QuorumState(self.epoch + 1, voted_for=replica.key))
+        replica.persist(QuorumState(next_epoch(self.epoch, "the metadata quorum"), voted_for=replica.key))
         self._move(Role.CANDIDATE)
         self._campaign(now, is_pre_vote=False)
 
@@ -292,8 +294,10 @@ class Raft:
     def _on_vote(self, token: Any, vote: Vote, now: int) -> None:
         replica = self.replica
         error, is_granted = ErrorCode.NONE, False
-        if not _is_meant(vote.voter, replica.key):
+        if not replica.is_addressed(vote.voter):
             error = ErrorCode.INVALID_VOTER_KEY
+        elif vote.candidate.node_id < 0:
+            error = ErrorCode.INVALID_REQUEST
         elif vote.epoch < self.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         else:
@@ -328,8 +332,10 @@ class Raft:
     def _on_begin_epoch(self, token: Any, begin: BeginEpoch, now: int) -> None:
         replica = self.replica
         error = ErrorCode.NONE
-        if not _is_meant(begin.voter, replica.key):
+        if not replica.is_addressed(begin.voter):
             error = ErrorCode.INVALID_VOTER_KEY
+        elif not self._is_peer(begin.leader_id):
+            error = ErrorCode.INVALID_REQUEST
         elif begin.epoch < self.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif begin.epoch == self.epoch and self.leader_id not in (NO_LEADER, begin.leader_id):
@@ -341,13 +347,21 @@ class Raft:
     def _on_end_epoch(self, token: Any, end: EndEpoch, now: int) -> None:
         replica = self.replica
         error = ErrorCode.NONE
-        if end.epoch < self.epoch:
+        if not any(map(replica.is_addressed, end.successors)):  # a leader resigns to its successors only
+            error = ErrorCode.INVALID_VOTER_KEY
+        elif not self._is_peer(end.leader_id):
+            error = ErrorCode.INVALID_REQUEST
+        elif end.epoch < self.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         else:
             self._learn(end.epoch, end.leader_id, now)
             if self.follower is not None and self.leader_id == end.leader_id and self.epoch == end.epoch:
                 self.follower.step_forward(end.successors, now)
         replica.effects.append(Answer(token, EpochReply(error, self.epoch, self.leader_id)))
+
+    def _is_peer(self, leader_id: int) -> bool:
+        """Whether a request can come from this leader: no replica announces itself to itself."""
+        return leader_id >= 0 and leader_id != self.replica.node_id
 
     # --- requests to the leader -----------------------------------------------------------------------------------
 
@@ -403,10 +417,43 @@ class Raft:
     # --- events ---------------------------------------------------------------------------------------------------
 
     def _on_asked(self, event: Asked, now: int) -> None:
-        getattr(self, _REQUESTS[type(event.request)])(event.token, event.request, now)
+        token, request = event
+        if isinstance(request, _OF_PEERS) and self.replica.is_too_far_ahead(request.epoch):
+            self._refuse_epoch(token, request)
+            return
+        getattr(self, _REQUESTS[type(request)])(token, request, now)
+
+    def _refuse_epoch(self, token: Any, request: Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot) -> None:
+        """An epoch that elections cannot explain would end all elections: epochs never go back, and they end."""
+        error, leader_id = ErrorCode.UNKNOWN_LEADER_EPOCH, self._leader_to_tell
+        reply: Reply = EpochReply(error, self.epoch, leader_id)
+        if isinstance(request, Vote):
+            reply = VoteReply(error, self.epoch, leader_id, is_granted=False)
+        elif isinstance(request, Fetch):
+            reply = FetchReply(error, self.epoch, leader_id)
+        elif isinstance(request, FetchSnapshot):
+            reply = FetchSnapshotReply(error, self.epoch, leader_id)
+        self._warn_of_epoch(f"A {type(request).__name__} request", request.epoch)
+        self.replica.effects.append(Answer(token, reply))
+
+    def _warn_of_epoch(self, what: str, epoch: int) -> None:
+        self.replica.effects.append(
+            Warn(
+                "quorum epoch",
+                f"{what} names epoch {epoch} of the metadata quorum; this node is in epoch {self.epoch}, and more than "
+                f"{self.replica.settings.epochs_ahead_max:,} epochs above that are refused. Keep other hosts from the "
+                "controller listener. If the cluster really is that far ahead, empty this node's data directory and "
+                "start it again.",
+            )
+        )
 
     def _on_answered(self, event: Answered, now: int) -> None:
         number, reply = event
+        if self.replica.is_too_far_ahead(reply.epoch) and not self.replica.is_empty:
+            # One replica with a broken state must not take the others along. An empty replica joins at any epoch.
+            self._warn_of_epoch("The reply of a voter", reply.epoch)
+            self._on_unanswered(Unanswered(number), now)
+            return
         self._learn(reply.epoch, reply.leader_id, now)
         if self.follower is not None and isinstance(reply, FetchReply | FetchSnapshotReply):
             self.follower.on_reply(number, reply, now)
@@ -436,8 +483,8 @@ class Raft:
                     self._campaign_if_whole(now)
                 case Role.PROSPECTIVE:
                     self._rest(now)
-                case Role.RESIGNED:
-                    self._enter_epoch(self.epoch + 1, now)
+                case Role.RESIGNED if self._has_next_epoch(now):
+                    self._enter_epoch(next_epoch(self.epoch, "the metadata quorum"), now)
 
     def _campaign_if_whole(self, now: int) -> None:
         replica = self.replica
@@ -446,7 +493,24 @@ class Raft:
             if self.follower is not None:
                 self.follower.give_up_at = self._deadline
             return
-        self._ask_around(now)
+        if self._has_next_epoch(now):
+            self._ask_around(now)
+
+    def _has_next_epoch(self, now: int) -> bool:
+        """Whether there can be another election; if not, the replica says so and waits."""
+        if self.epoch < INT32_EPOCH_MAX:
+            return True
+        self._deadline = now + self.replica.with_chance(self.replica.settings.election_timeout_ms)
+        if self.follower is not None:
+            self.follower.give_up_at = self._deadline
+        self.replica.effects.append(
+            Warn(
+                "quorum epoch",
+                f"The metadata quorum is in its last epoch, {self.epoch}, and cannot elect a leader any more. Restore "
+                "the quorum's state of a majority of the voters from a backup.",
+            )
+        )
+        return False
 
     def _on_log_synced(self, _event: LogSynced, now: int) -> None:
         if self.leader is not None:
@@ -495,11 +559,7 @@ class Raft:
             self._resign(now)
 
 
-def _is_meant(named: ReplicaKey, own: ReplicaKey) -> bool:
-    """Whether a request names this replica; who does not know directories leaves it out."""
-    return named.node_id == own.node_id and named.directory_id in (own.directory_id, ReplicaKey(0).directory_id)
-
-
+_OF_PEERS: Final = (Vote, BeginEpoch, EndEpoch, Fetch, FetchSnapshot)
 _STEPS: Final[dict[type, str]] = {
     TimePassed: "_on_time_passed",
     Asked: "_on_asked",

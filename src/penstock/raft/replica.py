@@ -8,6 +8,7 @@ from penstock.raft.ports import RaftLog, Snapshots
 from penstock.raft.replicas import ReplicaKey, VoterHistory, VoterSet
 from penstock.raft.roles import QuorumState
 from penstock.raft.settings import QuorumSettings
+from penstock.wire.types import ZERO_UUID
 
 
 class Inconsistent(Exception):
@@ -73,6 +74,33 @@ class Replica:
     def has_leader(self) -> bool:
         """Whether it knows who leads its epoch."""
         return self.state.leader_id != NO_LEADER
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the replica holds neither records nor a snapshot, as one does that joins the cluster."""
+        return self.log.end_offset == 0 and not self.snapshots.ids
+
+    def is_too_far_ahead(self, epoch: int) -> bool:
+        """Whether a peer's epoch is further above this replica's than elections can explain."""
+        return epoch - self.state.epoch > self.settings.epochs_ahead_max
+
+    def is_addressed(self, named: ReplicaKey) -> bool:
+        """Whether a request names this replica.
+
+        A sender without the directory id leaves it zero. It may do so until a committed voter set has the id: every
+        replica that can be elected holds the committed records, and so knows the id from then on.
+        """
+        if named.node_id != self.node_id:
+            return False
+        is_unknown = named.directory_id == ZERO_UUID and not self._is_directory_committed
+        return is_unknown or named.directory_id == self.key.directory_id
+
+    @property
+    def _is_directory_committed(self) -> bool:
+        found = self.voters.found_at(self.high_watermark)
+        is_configured = found.offset < 0 and self.log.start_offset == 0
+        voter = found.voters.by_id.get(self.node_id)
+        return not is_configured and voter is not None and voter.key == self.key
 
     def send(self, to: int, request: Request) -> int:
         """Sends a request; its number."""

@@ -118,7 +118,11 @@ class VoterHistory:
 
     def at(self, end_offset: int) -> VoterSet:
         """The set in force for a log that ends there."""
-        return next(each.voters for each in reversed(self._sets) if each.offset < end_offset)
+        return self.found_at(end_offset).voters
+
+    def found_at(self, end_offset: int) -> VotersAt:
+        """The same with the offset of its record."""
+        return next(each for each in reversed(self._sets) if each.offset < end_offset)
 
     def cut_start(self, start_offset: int) -> None:
         """The log begins later now: the set of its new start takes the place of those before."""

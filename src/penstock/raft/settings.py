@@ -36,6 +36,9 @@ class QuorumSettings:
     observer_idle_ms: int = 300_000
     """An observer that has not fetched for this long is forgotten."""
 
+    epochs_ahead_max: int = 1_000_000
+    """A peer's epoch may be this far above the replica's own; a request or reply with a higher one is refused."""
+
     @property
     def check_quorum_ms(self) -> int:
         """A leader that hears from no majority for this long resigns; later than its followers give it up."""

@@ -1,11 +1,12 @@
 """Leading a partition: who is in sync, what is committed, and whether a follower's log fits.
 
-Invariants: only fetches of this leader epoch count, and of each follower only its newest life (R04, R08); a fetch that
-diverges is no progress (R06); a fetch acknowledges everything before its offset, durably where the topic asks for that;
-the high watermark is what everybody has who is in sync or may be by now, and it rests while fewer are in sync than the
-topic asks for (R10, KIP-966); a change of the in-sync replicas is asked for unchanged until the metadata log tells what
-became of it (R09); nobody is proposed who is fenced, shutting down or of a former life (R07, R08); every replica in the
-ISR or ELR has a log start that is not below any start that DeleteRecords has acknowledged.
+Invariants: only fetches of this leader epoch count, and of each follower only those with the broker epoch that the
+image has for it (R04, R08); a fetch that diverges is no progress (R06); a fetch acknowledges everything before its
+offset, durably where the topic asks for that; the high watermark is what everybody has who is in sync or may be by now,
+and it rests while fewer are in sync than the topic asks for (R10, KIP-966); a change of the in-sync replicas is asked
+for unchanged until the metadata log tells what became of it (R09); nobody is proposed who is fenced, shutting down or
+of a former life (R07, R08); every replica in the ISR or ELR has a log start that is not below any start that
+DeleteRecords has acknowledged.
 """
 
 from collections.abc import Mapping
@@ -219,7 +220,12 @@ class Leader:
         progress = self.progress.get(follower_id)
         if progress is None or follower_id not in self.replicas:
             return Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)  # it knows of a replica that is not known here yet
-        if broker_epoch < max(progress.broker_epoch, self._known_epoch(follower_id)):
+        broker = self._neighbours.brokers.get(follower_id)
+        if broker is None or broker_epoch > broker.epoch:
+            # Either no broker has this epoch, or the follower has registered anew and this image does not have it yet.
+            # The first must not count. The second tries again after its backoff, and this image has it soon.
+            return Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if broker_epoch < broker.epoch:
             return Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # sent in a former life: it may have less by now
         if verdict.fits:
             # Once the logs fit, a start never goes back in one life and epoch: a fetch that comes late changes nothing.

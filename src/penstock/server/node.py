@@ -308,6 +308,7 @@ class Node:
             bootstrap=first_voters(settings, key),
             lock=self.upkeep.lock,
             on_failure=self._fail,
+            on_warning=self.complaints.say,
         )
         self.controller.quorum = self.quorum
         ports = ClientPorts(self.network, self.clock, self.entropy)

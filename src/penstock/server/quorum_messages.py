@@ -1,11 +1,12 @@
 """The quorum's messages on the wire: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot, both ways.
 
 All of them can carry many partitions; there is one, `__cluster_metadata-0`. Whatever names another is refused with a
-`NotOurs`. Offsets and epochs that are absent on the wire are -1.
+`NotOurs`. A request without this cluster's id is refused with an `OtherCluster`. Offsets and epochs that are absent on
+the wire are -1.
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from penstock.metadata.names import METADATA_TOPIC
 from penstock.model.errors import ErrorCode, ProtocolError
@@ -40,6 +41,12 @@ class NotOurs(ProtocolError):
     """A request about another log than the cluster's metadata."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class OtherCluster(ProtocolError):
+    """A request with the id of another cluster, or with none."""
+
+    code = ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def request_to_wire(request: QuorumRequest, cluster_id: str) -> tuple[Request, type[Response]]:
@@ -139,13 +146,32 @@ def _fetch_snapshot(fetch: FetchSnapshot, cluster_id: str) -> snapshot_messages.
 # --- requests that come in --------------------------------------------------------------------------------------------
 
 
-def request_from_wire(request: Request, node_id: int) -> QuorumRequest:
-    """What a peer asks the raft core; NotOurs when it means another log. `node_id` is ours, for who leaves it out."""
+FromPeer: TypeAlias = (
+    vote_messages.VoteRequest
+    | begin_messages.BeginQuorumEpochRequest
+    | end_messages.EndQuorumEpochRequest
+    | fetch_messages.FetchRequest
+    | snapshot_messages.FetchSnapshotRequest
+)
+
+
+def check_cluster(named: str | None, cluster_id: str) -> None:
+    """Raises OtherCluster unless a request of a peer names this cluster."""
+    if named != cluster_id:
+        raise OtherCluster(f"the request names cluster {named!r}, and this is cluster {cluster_id!r}")
+
+
+def request_from_wire(request: FromPeer, cluster_id: str) -> QuorumRequest:
+    """A peer's request for the raft core; OtherCluster or NotOurs when it means another cluster or another log.
+
+    Vote 0 and BeginQuorumEpoch 0 name no voter. They become requests to voter -1, which no replica is.
+    """
+    check_cluster(request.cluster_id, cluster_id)
     match request:
         case vote_messages.VoteRequest():
-            return _vote_from(request, node_id)
+            return _vote_from(request)
         case begin_messages.BeginQuorumEpochRequest():
-            return _begin_from(request, node_id)
+            return _begin_from(request)
         case end_messages.EndQuorumEpochRequest():
             part = _only([(topic.topic_name, topic.partitions) for topic in request.topics])
             successors = [
@@ -164,24 +190,23 @@ def request_from_wire(request: Request, node_id: int) -> QuorumRequest:
                 found.position,
                 request.max_bytes,
             )
-    raise TypeError(f"{type(request).__name__} is not for the quorum")
 
 
-def _vote_from(request: vote_messages.VoteRequest, node_id: int) -> Vote:
+def _vote_from(request: vote_messages.VoteRequest) -> Vote:
     part = _only([(topic.topic_name, topic.partitions) for topic in request.topics])
     return Vote(
         part.replica_epoch,
         ReplicaKey(part.replica_id, part.replica_directory_id),
-        ReplicaKey(node_id if request.voter_id < 0 else request.voter_id, part.voter_directory_id),
+        ReplicaKey(request.voter_id, part.voter_directory_id),
         part.last_offset_epoch,
         part.last_offset,
         part.pre_vote,
     )
 
 
-def _begin_from(request: begin_messages.BeginQuorumEpochRequest, node_id: int) -> BeginEpoch:
+def _begin_from(request: begin_messages.BeginQuorumEpochRequest) -> BeginEpoch:
     part = _only([(topic.topic_name, topic.partitions) for topic in request.topics])
-    voter = ReplicaKey(node_id if request.voter_id < 0 else request.voter_id, part.voter_directory_id)
+    voter = ReplicaKey(request.voter_id, part.voter_directory_id)
     return BeginEpoch(part.leader_epoch, part.leader_id, voter)
 
 

@@ -29,6 +29,7 @@ from penstock.raft.effects import (
     Send,
     SyncLog,
     TrimLog,
+    Warn,
 )
 from penstock.raft.events import (
     Answered,
@@ -97,6 +98,7 @@ class QuorumRunner:
         bootstrap: VoterSet,
         lock: asyncio.Lock,
         on_failure: Callable[[str], None] = lambda _sentence: None,
+        on_warning: Callable[[str, str], None] = lambda _kind, _sentence: None,
     ) -> None:
         """`lock` keeps others from work on the log's files, such as upkeep."""
         self._directory = directory
@@ -107,6 +109,7 @@ class QuorumRunner:
         self._bootstrap = bootstrap
         self._lock = lock
         self._on_failure = on_failure
+        self._on_warning = on_warning
         self._peers: Peers | None = None
         self._outbox: deque[Effect] = deque()
         self._is_persisting = False
@@ -296,6 +299,8 @@ class QuorumRunner:
                 self._machine.leader_known(leader_id, epoch, start_offset)
             case LoadSnapshot(snapshot):
                 self._machine.load(snapshot)
+            case Warn(kind, sentence):
+                self._on_warning(kind, sentence)
 
     def _set_timer(self) -> None:
         wake_at = self.raft.wake_at

@@ -69,9 +69,34 @@ def test_strangers_and_former_lives_are_refused() -> None:
     leader = a_leader(a_log(0), partition(1, 2))
     assert leader.on_fetch(4, 40, Asked(1, 0), 0) == Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)
     assert leader.on_fetch(2, 19, Asked(1, 0), 0) == Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert leader.on_fetch(2, 25, Asked(0), 0).fits  # a life that the metadata log has not told of yet
-    assert leader.on_fetch(2, 20, Asked(1, 0), 0) == Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert leader.progress[2].end_offset == 0
+    assert leader.progress[2].end_offset == -1
+
+
+@pytest.mark.parametrize("made_up", [21, 2**62, 2**63 - 1])
+def test_a_broker_epoch_above_the_images_is_not_counted_and_shuts_nobody_out(made_up: int) -> None:
+    log = a_log(0, 0)
+    leader = a_leader(log, partition(1, 2))
+    assert leader.on_fetch(2, made_up, Asked(0), 0) == Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert leader.progress[2].end_offset == -1
+    assert leader.on_fetch(2, 20, Asked(2, 0), 1).fits, "the broker itself is served and counted"
+    assert leader.advance(1)
+    assert log.high_watermark == 2
+
+
+def test_a_follower_that_registered_anew_counts_as_soon_as_the_image_has_its_epoch() -> None:
+    around = neighbours(1, 2, 3)
+    leader = a_leader(a_log(0, 0), partition(1, 2), around=around)
+    assert leader.on_fetch(2, 25, Asked(2, 0), 0) == Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    around.brokers = {**around.brokers, 2: Broker(2, 25, b"", ())}
+    assert leader.on_fetch(2, 25, Asked(2, 0), 1).fits
+    assert leader.on_fetch(2, 20, Asked(2, 0), 1) == Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert leader.progress[2].end_offset == 2
+
+
+def test_a_broker_that_is_not_registered_is_not_counted() -> None:
+    leader = a_leader(a_log(0), partition(1, 2), around=neighbours(1, 3))
+    assert leader.on_fetch(2, -1, Asked(1, 0), 0) == Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert leader.progress[2].end_offset == -1
 
 
 # --- the low watermark ------------------------------------------------------------------------------------------------
@@ -209,10 +234,12 @@ def test_a_diverging_fetch_is_no_progress() -> None:
 
 
 def test_a_fetch_that_comes_late_takes_no_progress_back_but_another_life_does() -> None:
-    leader = a_leader(a_log(0, 0, 0), partition(1, 2, epoch=3))
+    around = neighbours(1, 2, 3)
+    leader = a_leader(a_log(0, 0, 0), partition(1, 2, epoch=3), around=around)
     leader.on_fetch(2, 20, Asked(3, 0, 3), 0)
     leader.on_fetch(2, 20, Asked(2, 0, 3), 1)
     assert leader.progress[2].end_offset == 3
+    around.brokers = {**around.brokers, 2: Broker(2, 21, b"", ())}
     leader.on_fetch(2, 21, Asked(2, 0, 3), 2)
     assert leader.progress[2].end_offset == 2
 

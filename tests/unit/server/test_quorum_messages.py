@@ -19,7 +19,9 @@ from penstock.raft.messages import (
 from penstock.raft.ports import EpochEnd, SnapshotId
 from penstock.raft.replicas import ReplicaKey
 from penstock.server.quorum_messages import (
+    FromPeer,
     NotOurs,
+    OtherCluster,
     reply_from_wire,
     reply_to_wire,
     request_from_wire,
@@ -63,7 +65,8 @@ def test_requests_come_back(request_: Request) -> None:
     message, _ = request_to_wire(request_, "cluster")
     version = message.VERSIONS.last
     decoded = codec.decode(type(message), version, bytes(codec.encode(message, version)))
-    assert request_from_wire(decoded, node_id=2) == request_
+    assert isinstance(decoded, FromPeer)
+    assert request_from_wire(decoded, "cluster") == request_
 
 
 @pytest.mark.parametrize(("reply", "kind"), REPLIES)
@@ -74,20 +77,32 @@ def test_replies_come_back(reply: Reply, kind: type) -> None:
     assert reply_from_wire(decoded) == reply
 
 
-def test_a_vote_in_the_first_version_knows_no_directories() -> None:
-    message, _ = request_to_wire(REQUESTS[1], "cluster")
-    decoded = codec.decode(VoteRequest, 0, bytes(codec.encode(message, 0)))
-    found = request_from_wire(decoded, node_id=2)
-    assert isinstance(found, Vote)
-    assert found.voter == ReplicaKey(2), "it does not say whom it asks, so it is whoever is asked"
-    assert found.candidate == ReplicaKey(1)
+@pytest.mark.parametrize("request_", [REQUESTS[1], REQUESTS[2]], ids=["Vote", "BeginQuorumEpoch"])
+def test_versions_that_name_no_voter_are_addressed_to_no_replica(request_: Request) -> None:
+    message, _ = request_to_wire(request_, "cluster")
+    decoded = codec.decode(type(message), 0, bytes(codec.encode(message, 0)))
+    assert isinstance(decoded, FromPeer)
+    found = request_from_wire(decoded, "cluster")
+    assert isinstance(found, Vote | BeginEpoch)
+    assert found.voter == ReplicaKey(-1)
+
+
+@pytest.mark.parametrize("named", [None, "", "another"])
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_request_without_the_id_of_this_cluster_is_refused(request_: Request, named: str | None) -> None:
+    message, _ = request_to_wire(request_, "cluster")
+    assert isinstance(message, FromPeer)
+    message.cluster_id = named
+    with pytest.raises(OtherCluster, match="'cluster'") as refused:
+        request_from_wire(message, "cluster")
+    assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def test_another_log_is_refused() -> None:
     with pytest.raises(NotOurs, match="__cluster_metadata"):
-        request_from_wire(VoteRequest(topics=[TopicData(topic_name="orders", partitions=[])]), node_id=1)
+        request_from_wire(VoteRequest(cluster_id="c", topics=[TopicData(topic_name="orders", partitions=[])]), "c")
     with pytest.raises(NotOurs):
-        request_from_wire(VoteRequest(topics=[]), node_id=1)
+        request_from_wire(VoteRequest(cluster_id="c", topics=[]), "c")
 
 
 def test_an_error_for_all_of_a_request_is_no_answer() -> None:

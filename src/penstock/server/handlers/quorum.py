@@ -2,17 +2,20 @@
 
 Serves    Vote 0–2, BeginQuorumEpoch 0–1, EndQuorumEpoch 0–1, FetchSnapshot 0–1, Fetch 4–18 of `__cluster_metadata`; on
           listeners of controllers only.
-Answers   INCONSISTENT_CLUSTER_ID to another cluster; UNKNOWN_TOPIC_OR_PARTITION to whoever means another log. A fetch
-          waits for news up to its time.
-Departs   nowhere from Kafka 4.3.
+Answers   INCONSISTENT_CLUSTER_ID to another cluster; UNKNOWN_TOPIC_OR_PARTITION to whoever means another log;
+          INVALID_VOTER_KEY to Vote, BeginQuorumEpoch and EndQuorumEpoch for another voter; UNKNOWN_LEADER_EPOCH to an
+          epoch too far above this replica's. A fetch waits for news up to its time.
+Departs   from Kafka 4.3: a request needs the cluster id, so that Fetch below 12 is refused; Vote 0 and BeginQuorumEpoch
+          0 are refused because they name no voter. An epoch that is more than 1,000,000 ahead is refused.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Clock
-from penstock.server.quorum_messages import NotOurs, reply_to_wire, request_from_wire
+from penstock.server.complaints import Complaints
+from penstock.server.quorum_messages import FromPeer, NotOurs, OtherCluster, reply_to_wire, request_from_wire
 from penstock.server.quorum_runner import QuorumRunner
 from penstock.server.serving import Answer, Buffers, Call, serves, serves_overlapping
 from penstock.wire.declare import Response
@@ -32,6 +35,7 @@ class Needs(Protocol):
     clock: Clock
     quorum: QuorumRunner
     cluster_id: str
+    complaints: Complaints
 
 
 def node_of(call: Call) -> Needs:
@@ -80,20 +84,22 @@ async def _fetch(request: FetchRequest, call: Call) -> Buffers:
     return [response_frame(await _ask(request, call, refused), call.version, call.correlation_id)]
 
 
-Asking: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchSnapshotRequest | FetchRequest
-
-
-async def _ask(request: Asking, call: Call, refused: Callable[[ErrorCode], R]) -> R:
+async def _ask(request: FromPeer, call: Call, refused: Callable[[ErrorCode], R]) -> R:
     node = node_of(call)
-    if is_strange(request.cluster_id, node):
-        return refused(ErrorCode.INCONSISTENT_CLUSTER_ID)
     try:
-        asked = request_from_wire(request, node.quorum.key.node_id)
+        asked = request_from_wire(request, node.cluster_id)
     except NotOurs as error:
+        return refused(error.code)
+    except OtherCluster as error:
+        warn_of_cluster(call, type(request).__name__, error)
         return refused(error.code)
     return cast("R", reply_to_wire(await node.quorum.ask(asked), type(request)))
 
 
-def is_strange(cluster_id: str | None, node: Needs) -> bool:
-    """Whether a request is meant for another cluster."""
-    return cluster_id is not None and cluster_id != node.cluster_id
+def warn_of_cluster(call: Call, what: str, error: OtherCluster) -> None:
+    """Logs a peer of another cluster, not more often than other warnings of its kind."""
+    node_of(call).complaints.say(
+        "quorum cluster",
+        f"Refused a {what} from {call.peer}: {error}. Check controller.quorum.voters and "
+        "controller.quorum.bootstrap.servers of the node there.",
+    )

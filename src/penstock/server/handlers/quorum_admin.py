@@ -2,7 +2,8 @@
 
 Serves    DescribeQuorum 0–2, AddRaftVoter 0–1, RemoveRaftVoter 0; UpdateRaftVoter 0 on listeners of controllers.
 Answers   NOT_LEADER_OR_FOLLOWER with the leader's id to what only the leader can do, INCONSISTENT_CLUSTER_ID to another
-          cluster. A change of voters waits until it is committed.
+          cluster. A change of voters waits until it is committed. AddRaftVoter and RemoveRaftVoter come from operators
+          and may leave the cluster id out, as Kafka's tools do; UpdateRaftVoter comes from a voter and needs it.
 Departs   from Kafka 4.3: a new voter is not asked what it supports before it is added.
 """
 
@@ -15,8 +16,8 @@ from penstock.model.ports import Clock
 from penstock.raft.leader import Leader
 from penstock.raft.messages import AddVoter, RemoveVoter, UpdateVoter, VotersReply
 from penstock.raft.replicas import Endpoint, ReplicaKey, Voter
-from penstock.server.handlers.quorum import is_strange, node_of
-from penstock.server.quorum_messages import PARTITION
+from penstock.server.handlers.quorum import node_of, warn_of_cluster
+from penstock.server.quorum_messages import PARTITION, OtherCluster, check_cluster
 from penstock.server.quorum_runner import QuorumRunner
 from penstock.server.serving import Call, serves
 from penstock.wire.messages import describe_quorum as describe_messages
@@ -62,9 +63,13 @@ async def update_raft_voter(request: UpdateRaftVoterRequest, call: Call) -> Upda
 
 async def _change(call: Call, cluster_id: str | None, request: AddVoter | RemoveVoter | UpdateVoter) -> VotersReply:
     quorum = node_of(call).quorum
-    if is_strange(cluster_id, node_of(call)):
-        message = "This is another cluster; check the cluster id."
-        return VotersReply(ErrorCode.INCONSISTENT_CLUSTER_ID, quorum.raft.epoch, quorum.raft.leader_id, message)
+    if cluster_id is not None or isinstance(request, UpdateVoter):
+        try:
+            check_cluster(cluster_id, node_of(call).cluster_id)
+        except OtherCluster as error:
+            warn_of_cluster(call, type(request).__name__, error)
+            message = "This is another cluster; check the cluster id."
+            return VotersReply(error.code, quorum.raft.epoch, quorum.raft.leader_id, message)
     return cast("VotersReply", await quorum.ask(request))
 
 
