@@ -8,6 +8,7 @@ from penstock.coordinator.classic import MOVES, ClassicGroup, State, group_of
 from penstock.coordinator.events import Leased
 from penstock.coordinator.subscriptions import assignment_bytes
 from penstock.coordinator.work import Ask
+from penstock.model.epochs import INT32_EPOCH_MAX
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.unit.coordinator.stage import QUICK, Stage, alive, beat, commit, join, subscription, sync
@@ -445,3 +446,12 @@ def test_nobody_is_out_for_not_being_heard_while_nobody_could_be(*, is_new: bool
     assert answer.error_code is NONE
     stage.pass_time(100_000)
     assert stage.group().is_empty
+
+
+def test_the_last_generation_is_followed_by_the_first() -> None:
+    stage = Stage()
+    alone(stage)
+    stage.group().generation = INT32_EPOCH_MAX
+    member_id = stage.group().leader
+    joined = stage.ask(join(member_id))
+    assert (joined.error_code, joined.generation_id) == (NONE, 1)

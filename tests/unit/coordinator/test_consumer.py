@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 
 from penstock.coordinator.classic import ClassicGroup, State
-from penstock.coordinator.consumer import ConsumerGroup
+from penstock.coordinator.consumer import ConsumerGroup, epoch_record
 from penstock.coordinator.groups import GroupShard
+from penstock.coordinator.heartbeats import Draft
 from penstock.coordinator.ports import AppendRefused, Now
-from penstock.coordinator.settings import GroupSettings
+from penstock.coordinator.settings import JOINABLE_EPOCH_MAX, GroupSettings
 from penstock.coordinator.subscriptions import assignment, assignment_bytes
 from penstock.coordinator.timers import SESSION, SetTimer, Timer
 from penstock.coordinator.work import Ask
 from penstock.metadata.settings.layers import BrokerSettings
+from penstock.model.epochs import INT32_EPOCH_MAX, EpochsExhausted
 from penstock.model.errors import ErrorCode
 from tests.unit.coordinator.stage import (
     Counter,
@@ -622,3 +624,37 @@ def test_who_waits_to_join_is_told_when_the_group_is_converted() -> None:
     Reader(stage, "n")
     assert stage.answers[ticket].error_code is ErrorCode.REBALANCE_IN_PROGRESS
     assert old in stage.group().members
+
+
+# --- the last epochs --------------------------------------------------------------------------------------------------
+
+
+def at_epoch(epoch: int) -> tuple[Stage, "Reader"]:
+    """A group of one member that has come to this epoch."""
+    stage = Stage()
+    reader = Reader(stage, "one")
+    stage.log.append(stage._epoch, [epoch_record("g", epoch, stage.group().metadata_hash)], stage.now)
+    stage.elect()
+    assert stage.group().epoch == epoch
+    return stage, reader
+
+
+def test_a_group_near_its_last_epoch_takes_no_members_but_lets_them_leave() -> None:
+    stage, reader = at_epoch(JOINABLE_EPOCH_MAX)
+    before = stage.log.end_offset
+    refused = stage.ask(alive("two", 0), version=1)
+    assert refused.error_code is ErrorCode.INVALID_REQUEST
+    assert "delete it" in refused.error_message
+    assert stage.log.end_offset == before
+    resubscribing = stage.ask(alive("one", reader.epoch, names=("b",), owned=reader.has), version=1)
+    assert resubscribing.error_code is ErrorCode.INVALID_REQUEST
+    assert stage.ask(alive("one", -1), version=1).error_code is NONE
+    assert stage.group().epoch == JOINABLE_EPOCH_MAX + 1
+    assert not stage.group().members
+
+
+def test_the_last_epoch_of_a_group_is_not_followed_by_another() -> None:
+    stage, _ = at_epoch(INT32_EPOCH_MAX)
+    draft = Draft(stage.group(), stage.shard._work(stage.now, "g"))
+    with pytest.raises(EpochsExhausted, match="group g"):
+        draft.bump()

@@ -9,6 +9,8 @@ from penstock.metadata.cluster_commands import AlterPartition, ElectLeaders, Par
 from penstock.metadata.commands import ConfigChanges, IncrementalAlterConfigs, Operation
 from penstock.metadata.image import BROKER, TOPIC, Partition
 from penstock.metadata.partition_change import Election, Rules, change_record, settle
+from penstock.metadata.records import PartitionRecord
+from penstock.model.epochs import INT32_EPOCH_MAX, EpochsExhausted
 from penstock.model.errors import ErrorCode
 from tests.unit.metadata.cluster_world import ClusterWorld
 
@@ -279,3 +281,45 @@ def test_a_preferred_leader_that_is_out_of_sync_leaves_the_present_one() -> None
 def test_the_last_known_leader_goes_first_when_records_are_given_up() -> None:
     now = partition(isr=(), leader=-1, last_known_elr=(3,))
     assert settle(now, now, {1, 2, 3}, Rules(2), Election.UNCLEAN).leader == 3
+
+
+# --- the last epochs --------------------------------------------------------------------------------------------------
+
+
+def at_the_end(*, leader_epoch: int, partition_epoch: int) -> ClusterWorld:
+    """Partitions 0, with these epochs, and 1 of a topic."""
+    world = ClusterWorld()
+    world.create((1, 2, 3), (1, 2, 3))
+    topic = world.image.topics["orders"]
+    world.write(
+        PartitionRecord(
+            partition_id=0,
+            topic_id=topic.topic_id,
+            replicas=(1, 2, 3),
+            isr=(1, 2, 3),
+            removing_replicas=(),
+            adding_replicas=(),
+            leader=1,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+        )
+    )
+    return world
+
+
+def test_the_last_partition_epoch_is_not_followed_by_another() -> None:
+    world = at_the_end(leader_epoch=0, partition_epoch=INT32_EPOCH_MAX - 1)
+    assert world.alter(world.new_isr(1, 2)).partition_epoch == INT32_EPOCH_MAX
+    first = world.new_isr(1)
+    second = replace(world.new_isr(1, 2), index=1, partition_epoch=0)
+    answers = world.ask(AlterPartition(1, world.broker(1).epoch, (first, second))).partitions
+    assert [answer.code for answer in answers] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert (world.partition().isr, world.partition().partition_epoch) == ((1, 2), INT32_EPOCH_MAX)
+
+
+def test_the_last_leader_epoch_is_not_followed_by_another() -> None:
+    world = at_the_end(leader_epoch=INT32_EPOCH_MAX, partition_epoch=0)
+    partition = world.partition()
+    with pytest.raises(EpochsExhausted, match="last epoch"):
+        settle(partition, partition, frozenset({2, 3}), Rules())
+    assert settle(partition, partition, frozenset({1, 2}), Rules()).leader_epoch == INT32_EPOCH_MAX
