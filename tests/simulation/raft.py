@@ -9,8 +9,10 @@ from tests.simulation.raft_options import FAULTS
 ABOUT = """Worlds of one to seven raft cores (`penstock.raft`) on a heap with virtual time, 60 seconds each: messages
 are lost, doubled, late and out of order, links cut in one direction or both, machines lose power and what they had not
 synced, stop for a while, have clocks that run wrong, come back with an empty disk; voters are added, removed and
-changed, snapshots taken and fetched (`tests/simulation/raft_world.py`). After every event the invariants of the quorum
-are looked at (`tests/simulation/raft_checks.py`); in the end all replicas must have all that was committed."""
+changed, snapshots taken and fetched (`tests/simulation/raft_world.py`). A host that is no node of the cluster sends
+requests of other clusters, to other voters and with epochs far ahead (`tests/simulation/raft_outsider.py`). After every
+event the invariants of the quorum are looked at (`tests/simulation/raft_checks.py`); in the end all replicas must have
+all that was committed."""
 
 
 def measures(run: Run) -> dict[str, int]:

@@ -33,8 +33,9 @@ INVARIANTS = (
     "ValidRolesAndStates",
     "NoTruncationBelowHighWatermark",
     "OwnEpochFirst",
+    "OutsidersChangeNothing",
 )
-"""Those of the quorum. `OneVotePerEpoch` and `Convergence` are looked at besides."""
+"""Those of the quorum; `raft_outsider` looks at the last. `OneVotePerEpoch` and `Convergence` are looked at besides."""
 
 
 class Checks:

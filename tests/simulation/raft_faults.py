@@ -8,6 +8,7 @@ from penstock.raft.messages import AddVoter, RemoveVoter, UpdateVoter
 from penstock.raft.replicas import Endpoint, ReplicaKey, Voter, VoterSet
 from penstock.raft.roles import Role
 from tests.simulation.raft_options import Options, draw_options
+from tests.simulation.raft_outsider import Outsider
 from tests.simulation.raft_world import Node, World, trace_of
 
 TORMENT_MS: Final = 42_000.0
@@ -245,6 +246,7 @@ def run_seed(seed: int, *, options: Options | None = None, story: list[str] | No
     world = World(seed, drawn, story=story.append if story is not None else None)
     misfortune = Misfortune(world)
     misfortune.begin()
+    Outsider(world).begin()
     world.run(TORMENT_MS)
     misfortune.calm()
     world.run(END_MS)

@@ -10,13 +10,14 @@ from penstock.raft.effects import Effect, LoadSnapshot, Persist, TrimLog
 from penstock.raft.events import SnapshotTaken
 from penstock.raft.follower import Follower
 from penstock.raft.leader import Leader
-from penstock.raft.messages import NO_LEADER, Fetch, FetchReply, Vote
+from penstock.raft.messages import NO_LEADER, EndEpoch, Fetch, FetchReply, Vote
 from penstock.raft.ports import EpochEnd, SnapshotId
 from penstock.raft.raft import Raft
 from penstock.raft.replica import Replica
 from penstock.raft.replicas import VoterHistory, VoterSet
 from penstock.raft.roles import QuorumState
 from penstock.raft.voter_changes import changed_voters
+from penstock.server import quorum_messages
 from tests.simulation.mutants import Measured, Mutants
 from tests.simulation.raft_checks import INVARIANTS
 from tests.simulation.raft_disk import Snapshot
@@ -362,6 +363,60 @@ def never_sends_a_snapshot(patch: pytest.MonkeyPatch) -> None:
         return found._replace(snapshot=None) if found is not None and found.snapshot is not None else found
 
     patch.setattr(Leader, "_misfit", keeps_it)
+
+
+# --- outsiders --------------------------------------------------------------------------------------------------------
+
+
+@caught_by("OutsidersChangeNothing")
+def follows_any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """However far ahead of all elections it is."""
+    patch.setattr(Replica, "is_too_far_ahead", lambda _self, _epoch: False)
+
+
+@caught_by("OutsidersChangeNothing")
+def serves_other_clusters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(quorum_messages, "check_cluster", lambda _named, _cluster_id: None)
+
+
+@caught_by("OutsidersChangeNothing")
+def serves_requests_without_a_cluster_id(patch: pytest.MonkeyPatch) -> None:
+    """As Kafka does."""
+    check = quorum_messages.check_cluster
+
+    def only_if_named(named: str | None, cluster_id: str) -> None:
+        if named is not None:
+            check(named, cluster_id)
+
+    patch.setattr(quorum_messages, "check_cluster", only_if_named)
+
+
+@caught_by("OutsidersChangeNothing")
+def takes_requests_to_other_voters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Replica, "is_addressed", lambda _self, _named: True)
+
+
+@caught_by("OutsidersChangeNothing")
+def takes_requests_to_its_number_in_any_directory(patch: pytest.MonkeyPatch) -> None:
+    """KIP-853: a voter is an id and a directory."""
+    patch.setattr(Replica, "is_addressed", lambda self, named: named.node_id == self.node_id)
+
+
+@caught_by("OutsidersChangeNothing")
+def takes_requests_without_a_directory_for_good(patch: pytest.MonkeyPatch) -> None:
+    """As Kafka does: also when a committed voter set names the directory."""
+    patch.setattr(Replica, "_is_directory_committed", False)
+
+
+@caught_by("OutsidersChangeNothing")
+def lets_any_leader_resign_to_it(patch: pytest.MonkeyPatch) -> None:
+    """An EndQuorumEpoch counts though this replica is none of the successors."""
+    on_end_epoch = Raft._on_end_epoch
+
+    def as_successor(self: Raft, token: Any, end: EndEpoch, now: int) -> None:
+        on_end_epoch(self, token, end._replace(successors=(*end.successors, self.replica.key)), now)
+
+    patch.setattr(Raft, "_on_end_epoch", as_successor)
 
 
 # --- voters -----------------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ class Options(NamedTuple):
     ambush: float
     """How likely the power goes right when a vote is given."""
     append_every_ms: float
+    outsider_every_ms: float
+    """How often a host that is no node of the cluster sends a request; 0: never."""
     snapshot_every: int
     settings: QuorumSettings
 
@@ -66,6 +68,7 @@ def draw_options(seed: int) -> Options:
         faults=tuple(fault for fault in FAULTS if streams.stream("options", fault).random() < 0.6),
         ambush=one_of("ambush", 0.0, 0.05, 0.3),
         append_every_ms=one_of("append", 60.0, 200.0, 600.0),
+        outsider_every_ms=one_of("outsider", 0.0, 300.0, 2_000.0),
         snapshot_every=one_of("snapshot", 0, 8, 8, 40),
         settings=QuorumSettings(
             election_timeout_ms=1_000 // haste,
@@ -97,6 +100,7 @@ CALM = Options(
     faults=(),
     ambush=0.0,
     append_every_ms=0.0,
+    outsider_every_ms=0.0,
     snapshot_every=0,
     settings=QuorumSettings(fetch_bytes_max=100, snapshot_chunk_bytes_max=16, snapshots_kept=1),
 )
