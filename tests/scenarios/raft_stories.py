@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 
 from penstock.raft.events import Resigning
-from penstock.raft.messages import AddVoter, RemoveVoter, VotersReply
-from penstock.raft.replicas import Voter
+from penstock.raft.messages import AddVoter, BeginEpoch, EndEpoch, RemoveVoter, Reply, Request, Vote
+from penstock.raft.replicas import ReplicaKey, Voter
 from penstock.raft.roles import Role
 from tests.scenarios.transcripts import Teller, retold, write_anew
 from tests.simulation.raft_options import CALM
@@ -94,10 +94,21 @@ class Story(Teller):
         assert leader.raft is not None
         self._ask(leader_id, RemoveVoter(leader.raft.voters.key_of(int(node_id))))
 
-    def _ask(self, leader_id: str, request: AddVoter | RemoveVoter) -> None:
+    def do_outsider(self, kind: str, node_id: str, epoch: str, directory: str = "") -> None:
+        """A host that is no node sends a request with a log that is far ahead, perhaps for another directory."""
+        node = self.node(node_id)
+        key = node.key if not directory else ReplicaKey(node.node_id, directory.encode().ljust(16))
+        requests: dict[str, Request] = {
+            "vote": Vote(int(epoch), ReplicaKey(77), key, int(epoch), 1_000, is_pre_vote=False),
+            "begin": BeginEpoch(int(epoch), 77, key),
+            "end": EndEpoch(int(epoch), 77, (key,)),
+        }
+        self._ask(node_id, requests[kind])
+
+    def _ask(self, leader_id: str, request: Request) -> None:
         leader = self.node(leader_id)
 
-        def tell(reply: VotersReply) -> None:
+        def tell(reply: Reply) -> None:
             self.world.tell(leader, f"answers: {show(reply)}")
 
         self.world.ask(leader, request, tell)

@@ -39,7 +39,7 @@ from penstock.raft.events import (
     TimePassed,
     Unanswered,
 )
-from penstock.raft.messages import AddVoter, Reply, Request, UpdateVoter, Vote, VoteReply, VotersReply
+from penstock.raft.messages import AddVoter, Reply, Request, UpdateVoter, Vote, VoteReply
 from penstock.raft.ports import LeaderChange, SnapshotId
 from penstock.raft.raft import Raft
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
@@ -559,7 +559,7 @@ class World:
         found = [node for node in self.nodes.values() if node.raft is not None and node.raft.leader is not None]
         return sorted(found, key=lambda node: node.epoch)
 
-    def ask(self, node: Node, request: Request, then: Callable[[VotersReply], None] = lambda _reply: None) -> None:
+    def ask(self, node: Node, request: Request, then: Callable[[Any], None] = lambda _reply: None) -> None:
         """An operator asks a node, from nearby."""
         self.tell(node, f"is asked: {show(request)}")
         node.take(Asked(then, request))

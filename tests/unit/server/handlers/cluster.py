@@ -87,6 +87,7 @@ class Cluster(Stand):
             bootstrap=VoterSet([Voter(ReplicaKey(NODE, directory_id))]),
             lock=self.upkeep.lock,
             on_failure=self.on_failure,
+            on_warning=self.complaints.say,
         )
         self.controller.quorum = self.quorum
         await self.quorum.load()
