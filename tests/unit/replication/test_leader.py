@@ -121,10 +121,12 @@ def test_the_low_watermark_is_the_lowest_start_that_was_reported() -> None:
 
 
 def test_a_late_fetch_does_not_take_a_start_back_but_another_life_does() -> None:
-    leader = a_leader(a_log_from(2, 0, 0, 0), partition(1, 2, replicas=(1, 2)))
+    around = neighbours(1, 2)
+    leader = a_leader(a_log_from(2, 0, 0, 0), partition(1, 2, replicas=(1, 2)), around=around)
     leader.on_fetch(2, 20, Asked(3, 0, log_start=2), 0)
     leader.on_fetch(2, 20, Asked(3, 0, log_start=0), 0)
     assert leader.low_watermark() == 2
+    around.brokers = {**around.brokers, 2: Broker(2, 25, b"", ())}
     leader.on_fetch(2, 25, Asked(3, 0, log_start=0), 0)
     assert leader.low_watermark() == 0
 

@@ -10,9 +10,9 @@ from penstock.raft.ports import SnapshotId
 from penstock.raft.replicas import ReplicaKey
 from penstock.server.handlers import quorum, quorum_admin
 from penstock.server.quorum_messages import request_to_wire
-from penstock.wire.codec import encode
+from penstock.wire.codec import decode, encode
 from penstock.wire.messages.add_raft_voter import AddRaftVoterRequest
-from penstock.wire.messages.fetch import ReplicaState
+from penstock.wire.messages.fetch import FetchRequest, ReplicaState
 from penstock.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from penstock.wire.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
 from tests.unit.server.handlers.cluster import NODE, Cluster, clustered
@@ -43,8 +43,8 @@ async def ask(cluster: Cluster, request: Request, version: int, cluster_id: str 
 
 
 async def fetch_frame(cluster: Cluster, message: Any, version: int) -> Any:
-    frame = memoryview(bytearray(b"head") + encode(message, version))
-    return read_answer(await finish(await quorum.fetch(cluster.call(1, version), frame, 4)), 1, version)
+    request = decode(FetchRequest, version, encode(message, version))
+    return read_answer(await finish(await quorum.fetch(request, cluster.call(1, version))), 1, version)
 
 
 def versions(request: Request) -> range:
