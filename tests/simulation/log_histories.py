@@ -277,6 +277,7 @@ class History:
         found = self._stored_batches()
         known = [b for b in expected.batches if BatchView(b[1]).last_offset >= log.segments[0].base_offset]
         assert found == known[: len(found)], "a hole, a duplicate or a wrong byte"
+        assert log.start_offset <= log.high_watermark <= log.written_end, "committed is what the log does not have"
         self.check_reads()
         self._check_derived(found)
 

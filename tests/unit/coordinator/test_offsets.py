@@ -90,6 +90,16 @@ def test_members_commit_while_others_join_but_not_before_they_have_synced() -> N
     assert code(late) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_commit_of_the_last_generation_is_refused_while_others_join() -> None:
+    """A request that was on its way when the member joined anew must not move offsets that others own by now."""
+    stage = Stage()
+    member_id, generation = alone(stage)
+    enter(stage)
+    late = commit({0: 5}, member_id=member_id, epoch=generation - 1)
+    assert code(stage.ask(late)) is ErrorCode.ILLEGAL_GENERATION
+    assert fetched(stage.ask(fetch())) == {}
+
+
 def test_a_note_has_a_limit() -> None:
     stage = Stage()
     assert code(stage.ask(commit({0: 5}, note="ü" * 2_048))) is ErrorCode.NONE

@@ -1,10 +1,12 @@
 """Opening a log: little is read, nothing promised is lost, what was not promised is cut, and damage is named."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from penstock.log.scrub import scrub
+from penstock.log.settings import Durability
 from penstock.model.errors import StorageError
 from penstock.records.control import ControlType
 from tests.simulation.log_histories import PowerCut, drive
@@ -389,3 +391,18 @@ def test_the_high_watermark_is_the_newest_that_is_known() -> None:
     place.commit()
     assert place.cut_power().high_watermark == 25
     assert NAME in place.directory.logs
+
+
+def test_the_high_watermark_of_a_log_that_lost_its_tail_is_no_higher_than_its_end() -> None:
+    """Without syncs the manifest may have a high watermark beyond what a power cut leaves."""
+    place = Place(replace(SETTINGS, durability=Durability.REPLICATED))
+    place.append_many(3)
+    drive(place.disk.sync_all())
+    place.append_many(4)
+    place.log.advance_high_watermark(7)
+    drive(place.directory.begin_epoch(place.log, 1))  # replaces the manifest
+    log = place.cut_power()
+    assert log.written_end == 3, "the power cut is to take something"
+    assert log.high_watermark == log.last_stable_offset == 3
+    place.append_many(1)
+    assert log.high_watermark == 3, "what is appended now is not committed"

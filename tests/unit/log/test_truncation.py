@@ -210,6 +210,23 @@ def test_a_round_that_began_before_the_cut_promises_nothing() -> None:
     assert place.cut_power().written_end == 9
 
 
+def test_a_round_that_a_cut_overtook_is_not_written_down() -> None:
+    """The ledger would vouch for records that were cut off: after a power cut the log would be called damaged."""
+    place = Place(suspends=True)
+    place.append_many(3)
+    place.commit()
+    place.append_many(4)
+    committing = place.directory.commit()
+    committing.send(None)  # the data
+    place.truncate(5)
+    drive(committing)
+    assert place.directory.ledger.entries[1].end_offset <= 5
+    log = place.cut_power()
+    assert place.directory.findings.damage == []
+    assert log.offline_reason is None
+    assert 3 <= log.written_end <= 5
+
+
 def test_what_is_not_replicated_stays_unstable() -> None:
     """The marker is there but not replicated: readers of committed records must wait as before the cut."""
     place = Place()

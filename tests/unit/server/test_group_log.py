@@ -5,12 +5,16 @@ from collections.abc import Iterable
 import pytest
 
 from penstock.coordinator.events import ReadLog
+from penstock.coordinator.placement import OFFSETS_TOPIC
+from penstock.coordinator.ports import AppendLost, Now
 from penstock.coordinator.records import GroupRecord, encode_record
 from penstock.log.settings import LogSettings
 from penstock.model.errors import MalformedMessage
 from penstock.records.builder import BatchBuilder
 from penstock.server import group_log
-from penstock.server.group_log import LogReader, batch_of
+from penstock.server.group_log import LogReader, PartitionLog, batch_of
+from penstock.server.partition import Partition
+from penstock.server.partitions import Partitions
 from penstock.wire.stored.consumer_groups import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
 from penstock.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from tests.unit.log.place import Place
@@ -99,3 +103,16 @@ def test_what_is_not_whole_is_told() -> None:
     place.append(builder.build())
     with pytest.raises(MalformedMessage):
         read_all(place)
+
+
+def test_nothing_is_written_in_an_epoch_that_is_over() -> None:
+    place, partitions = a_place(), Partitions()
+    partition = Partition(OFFSETS_TOPIC, bytes(16), 0, place.log, EPOCH)
+    partitions.add(partition)
+    log = PartitionLog(partitions, 0)
+    assert log.append(EPOCH, [committed("a", 0, 1)], Now(0, 5)) == 1
+    partition.leader_epoch = EPOCH + 1
+    with pytest.raises(AppendLost, match="not led here in epoch 3 any more"):
+        log.append(EPOCH, [committed("a", 0, 2)], Now(0, 5))
+    assert place.log.written_end == 1
+    assert log.append(EPOCH + 1, [committed("a", 0, 3)], Now(0, 5)) == 2

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -17,7 +17,8 @@ from penstock.metadata.image import Partition as Placed
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.records.check import DEFAULT_RULES
 from penstock.replication.fetch_sessions import Wanted
-from penstock.server.broker_epoch import load_epoch, store_epoch
+from penstock.server.broker_epoch import NO_EPOCH, load_epoch, store_epoch
+from penstock.server.membership import LEASE_PART
 from penstock.server.node import Node
 from penstock.server.replica_reading import ReplicaReading
 from penstock.server.settings import NodeSettings
@@ -278,6 +279,30 @@ def test_a_broker_that_lost_power_vouches_only_for_what_was_synced(durability: s
     tell(story)
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_broker_with_a_damaged_log_vouches_for_nothing(is_damaged: bool) -> None:
+    """It would be elected as one that has every committed record."""
+
+    async def story(town: Town) -> None:
+        await make_topic(town)
+        cluster = cluster_of(town)
+        await publish(cluster, 10)
+        await cluster.close()
+        log = town.nodes[3].directory.logs[f"{TOPIC}-0"]
+        path = log.path_of(log.active, "log")
+        town.kill(3)
+        disk = town.world.nodes["node-3"].disk
+        if is_damaged:
+            disk.flip_bit(path, 70, 1)
+        town.start(3)
+        await town.all_serve()
+        node = town.nodes[3]
+        assert bool(node.directory.findings.damage) is is_damaged
+        assert (node._previous_epoch() == NO_EPOCH) is is_damaged
+
+    tell(story)
+
+
 def test_followers_do_not_take_producers_for_idle() -> None:
     """Else whoever leads next would take what is sent again for new, and append it twice."""
 
@@ -404,5 +429,40 @@ def test_a_fetch_looks_only_at_partitions_to_which_something_happened(monkeypatc
         assert ends(town) == [25, 25, 25]
         assert [log.high_watermark for log in logs(town)] == [25, 25, 25]
         await cluster.close()
+
+    tell(story)
+
+
+def test_a_lease_counts_from_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller heard of the broker when it was asked, and counts from then; the answer may take its time."""
+
+    async def story(town: Town) -> None:
+        follower = next(number for number in NODES if number != town.leader)
+        membership = town.nodes[follower]._membership
+        assert membership is not None
+        ask, on_leased = membership._channel.ask, membership.on_leased
+        asked_ms: list[int] = []
+        leases_ms: list[int] = []
+
+        async def slowly(*arguments: Any, **options: Any) -> Any:
+            if options.get("lane") != "heartbeat":
+                return await ask(*arguments, **options)
+            asked_ms.append(membership._clock.monotonic_ms())
+            said = await ask(*arguments, **options)
+            await asyncio.sleep(0.5)
+            return said
+
+        def leased() -> None:
+            leases_ms.append(membership._lease_end_ms - asked_ms[-1])
+            on_leased()
+
+        await town.until(lambda: not membership._is_lease_own)
+        monkeypatch.setattr(membership._channel, "ask", slowly)
+        monkeypatch.setattr(membership, "on_leased", leased)
+        asked_ms.append(membership._clock.monotonic_ms())
+        await asyncio.sleep(5)
+        assert len(leases_ms) > 2
+        longest_ms = int(membership._session_ms * LEASE_PART)
+        assert max(leases_ms[1:]) <= longest_ms, "the lease is longer than the controller's patience"
 
     tell(story)
