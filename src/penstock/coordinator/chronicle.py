@@ -126,10 +126,11 @@ class ChronicledShard(GroupShard):
         entropy: Entropy,
         topics: Callable[[], Topics],
         of_group: Callable[[str], GroupSettings] | None = None,
+        held_by_all: Callable[[], int] | None = None,
         *,
         broker: int,
     ) -> None:
-        super().__init__(settings, entropy, topics, of_group)
+        super().__init__(settings, entropy, topics, of_group, held_by_all)
         self.events: list[GroupEvent] = []
         """What the driver takes, and empties."""
         self._broker = broker

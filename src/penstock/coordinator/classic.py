@@ -64,6 +64,8 @@ class Member(NamedTuple):
     """It has joined for the first time and was never answered."""
     owes_sync: bool = False
     """It was told of the generation and has not asked for its assignment yet."""
+    held_bytes: int = 0
+    """What it says under all protocols."""
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it says under a protocol."""
@@ -92,6 +94,8 @@ class ClassicGroup:
     gathering_left_ms: int = 0
     grown_ms: int = 0
     """When it last got a member that it had not had, on the clock that never jumps."""
+    held_bytes: int = 0
+    """What its members say of themselves."""
 
     def copy(self) -> "ClassicGroup":
         """One to work on."""
@@ -109,6 +113,7 @@ class ClassicGroup:
             self.is_gathering,
             self.gathering_left_ms,
             self.grown_ms,
+            self.held_bytes,
         )
 
     # --- looking --------------------------------------------------------------------------------------------------
@@ -174,6 +179,8 @@ class ClassicGroup:
         """A member comes, or changes."""
         if not self.members:
             self.leader = member.member_id
+        before = self.members.get(member.member_id)
+        self.held_bytes += member.held_bytes - (0 if before is None else before.held_bytes)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -182,6 +189,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> Member:
         """A member goes."""
         member = self.members.pop(member_id)
+        self.held_bytes -= member.held_bytes
         if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
             del self.static[member.instance_id]
         if self.leader == member_id:
@@ -231,6 +239,7 @@ def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
             each.session_timeout if each.rebalance_timeout < 0 else each.rebalance_timeout,
             ((value.protocol or "", each.subscription),),
             each.assignment,
+            held_bytes=len(each.subscription),
         )
         for each in value.members
     }
@@ -244,4 +253,5 @@ def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         value.leader,
         members,
         {each.instance_id: each.member_id for each in members.values() if each.instance_id is not None},
+        held_bytes=sum(each.held_bytes for each in members.values()),
     )

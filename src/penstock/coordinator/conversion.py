@@ -422,6 +422,7 @@ def _classic_of(group: ConsumerGroup, work: Work) -> ClassicGroup:
                 member.rebalance_timeout_ms,
                 member.classic.protocols,
                 _assignment_of(member, member.owned, work.view.topics),  # what it has not given up yet is not free
+                held_bytes=sum(len(metadata) for _, metadata in member.classic.protocols),
             )
         )
     classic.protocol = classic.elected_protocol()

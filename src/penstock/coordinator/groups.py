@@ -52,7 +52,12 @@ class GroupShard:
         entropy: Entropy,
         topics: Callable[[], Topics],
         of_group: Callable[[str], GroupSettings] | None = None,
+        held_by_all: Callable[[], int] | None = None,
     ) -> None:
+        """`held_by_all` tells what members of all shards of this coordinator say of themselves, in bytes."""
+        self.held_bytes = 0
+        """What members of classic groups of this shard say of themselves."""
+        self._held_by_all = (lambda: self.held_bytes) if held_by_all is None else held_by_all
         self.settings = settings
         self._of_group = of_group
         self.groups: dict[str, Group] = {}
@@ -83,9 +88,19 @@ class GroupShard:
         elif kind is GroupMetadataKey:
             group_id = key.group  # type: ignore[attr-defined]
             if value is not None:
-                self.groups[group_id] = group_of(group_id, value)  # type: ignore[arg-type]
+                self._set(group_id, group_of(group_id, value))  # type: ignore[arg-type]
             elif isinstance(self.groups.get(group_id), ClassicGroup):
-                del self.groups[group_id]
+                self._set(group_id, None)
+
+    def _set(self, group_id: str, group: Group | None) -> None:
+        before = self.groups.get(group_id)
+        for each, sign in ((before, -1), (group, 1)):
+            if isinstance(each, ClassicGroup):
+                self.held_bytes += sign * each.held_bytes
+        if group is not None:
+            self.groups[group_id] = group
+        elif before is not None:
+            del self.groups[group_id]
 
     def _apply_consumer(self, record: GroupRecord) -> None:
         group_id: str = record.key.group_id  # type: ignore[attr-defined]
@@ -93,7 +108,8 @@ class GroupShard:
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
                 return
-            group = self.groups[group_id] = ConsumerGroup(group_id)
+            group = ConsumerGroup(group_id)
+            self._set(group_id, group)
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self.groups[group_id]
             self._checked.groups.pop(group_id, None)
@@ -109,9 +125,9 @@ class GroupShard:
                 self.timers.drop(note.timer)
             case Replace():
                 if note.group is not None and (not note.group.is_nothing or self.offsets.count_of(note.group_id)):
-                    self.groups[note.group_id] = note.group
+                    self._set(note.group_id, note.group)
                 elif isinstance(self.groups.get(note.group_id), ClassicGroup):
-                    del self.groups[note.group_id]
+                    self._set(note.group_id, None)
             case Compared():
                 if note.topics_and_epoch is not None:
                     self._checked.groups[note.group_id] = note.topics_and_epoch
@@ -165,7 +181,8 @@ class GroupShard:
 
     def _work(self, now: Now, group_id: str) -> Work:
         settings = self._settings_of(group_id)
-        return Work(View(settings, self._entropy, self.timers, self._topics(), self.groups, self._said), now)
+        view = View(settings, self._entropy, self.timers, self._topics(), self.groups, self._said, self._held_by_all)
+        return Work(view, now)
 
     def decide(self, command: Any, ticket: int, now: Now) -> Outcome:
         """What follows from a request."""

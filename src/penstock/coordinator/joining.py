@@ -5,13 +5,19 @@ Answers   MEMBER_ID_REQUIRED first, from version 4 on (KIP-394); FENCED_INSTANCE
           place (KIP-345); GROUP_MAX_SIZE_REACHED.
 Departs   a static member that comes back starts a rebalance if it wants other topics or was giving something up, or
           leads a group that leaves partitions unread; Kafka looks at the choice of protocol only. A request that
-          another of the same member overtakes is answered REBALANCE_IN_PROGRESS.
+          another of the same member overtakes is answered REBALANCE_IN_PROGRESS. What members say of themselves is
+          bounded: GROUP_MAX_SIZE_REACHED for one group, COORDINATOR_NOT_AVAILABLE for all groups of a coordinator.
 """
 
 from typing import Final
 
 from penstock.coordinator.classic import ClassicGroup, Member, State
-from penstock.coordinator.settings import NEW_MEMBER_JOIN_MS
+from penstock.coordinator.settings import (
+    GROUP_BYTES_MAX,
+    GROUPS_BYTES_MAX,
+    NEW_MEMBER_JOIN_MS,
+    SMALL_MEMBER_BYTES,
+)
 from penstock.coordinator.subscriptions import asks_for_the_same, gives_up, leaves_some_unread
 from penstock.coordinator.timers import JOIN, PENDING, SESSION, SYNC
 from penstock.coordinator.work import Ask, Replace, Work
@@ -85,6 +91,9 @@ def _join(group: ClassicGroup, ask: Ask, ticket: int, work: Work) -> ErrorCode:
         known = group.static.get(request.group_instance_id, "")
     if not _has_room(group, known, work):
         return ErrorCode.GROUP_MAX_SIZE_REACHED
+    code = _may_hold(group, known, _bytes_of(request), work)
+    if code is not ErrorCode.NONE:
+        return code
     if not group.would_take(request.protocol_type, protocols, known):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if request.member_id:
@@ -110,6 +119,19 @@ def _has_room(group: ClassicGroup, member_id: str, work: Work) -> bool:
     if member_id in group.members or member_id in group.pending:
         return True
     return len(group.members) + len(group.pending) < work.view.settings.members_max
+
+
+def _may_hold(group: ClassicGroup, member_id: str, size_bytes: int, work: Work) -> ErrorCode:
+    """Whether a member may say so much of itself: the coordinator keeps it for as long as the member stays."""
+    before = group.members.get(member_id)
+    more_bytes = size_bytes - (0 if before is None else before.held_bytes)
+    if more_bytes <= 0:
+        return ErrorCode.NONE
+    if group.held_bytes + more_bytes > GROUP_BYTES_MAX:
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    if size_bytes > SMALL_MEMBER_BYTES and work.view.held_bytes() + more_bytes > GROUPS_BYTES_MAX:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE
 
 
 def _join_again(group: ClassicGroup, ask: Ask, ticket: int, work: Work) -> ErrorCode:
@@ -153,7 +175,12 @@ def _told(member: Member, ask: Ask) -> Member:
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms,
         protocols=tuple((each.name, each.metadata) for each in request.protocols),
+        held_bytes=_bytes_of(request),
     )
+
+
+def _bytes_of(request: JoinGroupRequest) -> int:
+    return sum(len(each.metadata) for each in request.protocols)
 
 
 def _add(group: ClassicGroup, member_id: str, ask: Ask, ticket: int, work: Work) -> None:
@@ -177,6 +204,7 @@ def _take_the_place(group: ClassicGroup, old_id: str, member_id: str, ask: Ask, 
         (member_id if known == old_id else known): (member if known == old_id else each)
         for known, each in group.members.items()
     }
+    group.held_bytes += member.held_bytes - old.held_bytes
     assert old.instance_id is not None
     group.static[old.instance_id] = member_id
     if was_leader:

@@ -8,6 +8,7 @@ from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import InvalidSetting
 from penstock.model.epochs import INT32_EPOCH_MAX
+from penstock.model.limits import MIB
 
 NEW_MEMBER_JOIN_MS: Final = 300_000
 """A member that has joined for the first time is kept waiting no longer than this (KAFKA-9752)."""
@@ -15,6 +16,11 @@ TOMBSTONES_MAX: Final = 1_000
 """Records of one decision that only take things back."""
 TOMBSTONE_BYTES_MAX: Final = 65_536
 """Of their keys: names of groups may be long, and a batch has a limit."""
+GROUP_BYTES_MAX: Final = 8 * MIB
+"""What the members of one classic group say of themselves under all protocols; a generation lies in one record."""
+GROUPS_BYTES_MAX: Final = 64 * MIB
+"""The same for all classic groups of a coordinator; members of at most SMALL_MEMBER_BYTES are always taken."""
+SMALL_MEMBER_BYTES: Final = 16 * 1024
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""
 

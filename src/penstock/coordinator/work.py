@@ -1,6 +1,6 @@
 """What is put together while a command is decided: a desk that is cleared into an outcome."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ class View:
     groups: Mapping[str, Any]
     said: Mapping[tuple[str, str], Any]
     """By group and member: what members have said to have (`heartbeats.Saying`)."""
+    held_bytes: Callable[[], int]
+    """What members of all classic groups of the coordinator say of themselves."""
 
 
 class Work:

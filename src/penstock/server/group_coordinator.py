@@ -130,7 +130,13 @@ class GroupCoordinator:
 
     def _make(self) -> GroupShard:
         broker = self._controller.node_id
-        return ChronicledShard(self._settings, self._entropy, self._topics.now, self._settings_of, broker=broker)
+        return ChronicledShard(
+            self._settings, self._entropy, self._topics.now, self._settings_of, self._held_bytes, broker=broker
+        )
+
+    def _held_bytes(self) -> int:
+        found = (shard.shard for shard in self.shards.values())
+        return sum(each.held_bytes for each in found if each is not None)
 
     def _settings_of(self, group_id: str) -> GroupSettings:
         own = self._controller.image.config(GROUP, group_id)

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.coordinator.classic import MOVES, ClassicGroup, State, group_of
 from penstock.coordinator.events import Leased
+from penstock.coordinator.settings import GROUP_BYTES_MAX, GROUPS_BYTES_MAX
 from penstock.coordinator.subscriptions import assignment_bytes
 from penstock.coordinator.work import Ask
 from penstock.model.epochs import INT32_EPOCH_MAX
@@ -455,3 +456,44 @@ def test_the_last_generation_is_followed_by_the_first() -> None:
     member_id = stage.group().leader
     joined = stage.ask(join(member_id))
     assert (joined.error_code, joined.generation_id) == (NONE, 1)
+
+
+# --- what members say of themselves -----------------------------------------------------------------------------------
+
+
+def test_members_of_a_group_hold_a_bounded_number_of_bytes() -> None:
+    stage = Stage()
+    large = bytes(1024 * 1024)
+    codes = []
+    for _ in range(12):
+        ticket = stage.send(join(metadata=large), version=3)
+        codes.append(stage.answers[ticket].error_code if ticket in stage.answers else NONE)
+    assert codes == [NONE] * 8 + [ErrorCode.GROUP_MAX_SIZE_REACHED] * 4
+    assert stage.shard.held_bytes == stage.group().held_bytes == GROUP_BYTES_MAX
+
+
+def test_groups_of_a_coordinator_hold_a_bounded_number_of_bytes_and_small_members_are_taken() -> None:
+    stage = Stage()
+    large = bytes(1024 * 1024)
+    for number in range(64):
+        stage.send(join(metadata=large, group_id=f"g{number}"), version=3)
+    assert stage.shard.held_bytes == GROUPS_BYTES_MAX
+    refused = stage.ask(join(metadata=large, group_id="one-more"), version=3)
+    assert refused.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    stage.send(join(group_id="small"), version=3)
+    assert stage.group("small").members
+
+
+def test_what_members_hold_is_given_back_when_they_go_or_say_less() -> None:
+    stage = Stage()
+    first = enter(stage, metadata=bytes(50_000))
+    settle(stage, first)
+    assert stage.shard.held_bytes == 50_000
+    second = enter(stage, metadata=bytes(70_000))
+    stage.send(join(first, metadata=bytes(10_000)))
+    assert stage.group().held_bytes == sum(m.held_bytes for m in stage.group().members.values())
+    assert stage.shard.held_bytes == 80_000
+    stage.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=second)]))
+    assert stage.shard.held_bytes == 10_000
+    stage.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=first)]))
+    assert stage.shard.held_bytes == 0
