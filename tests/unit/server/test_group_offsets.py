@@ -1,6 +1,7 @@
 """How far groups have read, over the wire: of topics and partitions that are not there, or are others than before."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from penstock.server.pieces import PIECE_ELEMENTS
 from penstock.server.serving import Client
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from penstock.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from penstock.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -37,7 +39,7 @@ from penstock.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from tests.simulation.group_members import Asking, ConsumerMember, until_settled
+from tests.simulation.group_members import Asking, ClassicMember, ConsumerMember, until_settled
 from tests.unit.server.test_cluster import Town
 from tests.unit.server.test_groups import NONE, PARTITIONS, TOPIC, coordinator_of, run
 
@@ -257,5 +259,70 @@ def test_only_librdkafka_is_told_nothing_by_who_does_not_coordinate(version: int
             else:
                 with pytest.raises(ConnectionAbortedError):
                     await offset_fetch(request, call)
+
+    run(story)
+
+
+def a_commit(offset: int, count: int, topic: str = "wide") -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=number, committed_offset=offset, committed_metadata="")
+        for number in range(count)
+    ]
+    return OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
+    )
+
+
+def test_commits_of_many_partitions_are_not_overtaken_and_are_fetched_whole() -> None:
+    """Both are decided in parts: the second commit on the connection comes after all of the first."""
+
+    async def story(town: Town, cluster: Cluster) -> None:
+        await town.admin(1).create_topic("wide", 1_200, 3)
+        asking = Asking(cluster, "g", timeout_ms=30_000)
+        first, second = await asyncio.gather(
+            asking.ask(a_commit(1, 1_300), OffsetCommitResponse, version=9),
+            asking.ask(a_commit(2, 1_200), OffsetCommitResponse, version=9),
+        )
+        codes = Counter(each.error_code for topic in first.topics for each in topic.partitions)
+        assert codes == {NONE: 1_200, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 100}
+        assert {each.error_code for topic in second.topics for each in topic.partitions} == {NONE}
+        for topics in (None, [OffsetFetchRequestTopics(name="wide", partition_indexes=range(1_200))]):
+            group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+            (found,) = (await asking.ask(OffsetFetchRequest(groups=[group]), OffsetFetchResponse, version=9)).groups
+            (topic,) = found.topics
+            assert {each.committed_offset for each in topic.partitions} == {2}
+            assert [each.partition_index for each in topic.partitions] == list(range(1_200))
+        deleted = OffsetDeleteRequest(
+            group_id="g",
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name="wide",
+                    partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in range(1_200)] * 2,
+                )
+            ],
+        )
+        (forgotten,) = (await asking.ask(deleted, OffsetDeleteResponse)).topics
+        assert len(forgotten.partitions) == 1_200
+        await asking.close()
+
+    run(story)
+
+
+def test_many_members_leave_in_parts_and_each_is_answered_once() -> None:
+    async def story(town: Town, cluster: Cluster) -> None:
+        member = ClassicMember(cluster, "g", TOPIC, PARTITIONS)
+        assert await member.join() is NONE
+        leaving = [MemberIdentity(member_id=f"nobody-{number}") for number in range(700)]
+        request = LeaveGroupRequest(
+            group_id="g", members=[*leaving, MemberIdentity(member_id=member.member_id), *leaving]
+        )
+        answer = await Asking(cluster, "g").ask(request, LeaveGroupResponse)
+        codes = {each.member_id: each.error_code for each in answer.members}
+        assert len(answer.members) == 701
+        assert codes.pop(member.member_id) is NONE
+        assert set(codes.values()) == {ErrorCode.UNKNOWN_MEMBER_ID}
 
     run(story)

@@ -4,8 +4,8 @@ Serves    AlterConfigs 0–2 (replaces), IncrementalAlterConfigs 0–1 (changes)
 Answers   once a change is durable and in force here; codes and sentences are the controller's. UNSUPPORTED_VERSION for
           a type of resource that cannot be listed.
 Departs   from Kafka 4.3: there are no client metrics to subscribe to, so none can be set and none are listed; an
-          unknown operation on a logger is INVALID_REQUEST. A resource that is named several times is refused once. A
-          large request is decided in pieces of whole resources.
+          unknown operation on a logger is INVALID_REQUEST. A resource that is named several times is refused once, and
+          one with more than SETTINGS_MAX settings, too. A large request is decided in pieces of whole resources.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +43,8 @@ C = TypeVar("C", NewConfigs, ConfigChanges)
 
 BROKER_LOGGER = 8
 CLIENT_METRICS = 16
+SETTINGS_MAX: Final = 1_000
+"""Settings of one resource that a request names."""
 RESOURCE_ELEMENTS: Final = 6
 """What a decision on a resource costs besides its settings."""
 LISTED = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
@@ -96,8 +98,11 @@ async def incremental_alter_configs(
     )
     node_id = node_of(call).controller.node_id
     altered = []
-    for (kind, _), found in named.items():
-        if kind == BROKER_LOGGER:
+    for (kind, name), found in named.items():
+        if kind == BROKER_LOGGER and len(found[0].configs) > SETTINGS_MAX:
+            message = too_many_settings(len(found[0].configs))
+            altered.append(AlteredConfigs(kind, name, ErrorCode.INVALID_REQUEST, message))
+        elif kind == BROKER_LOGGER:
             change = _changes(found[0])
             altered.append(_change_loggers(change, len(found), node_id, validate_only=request.validate_only))
             await turns.after(1 + len(change.changes))
@@ -112,6 +117,11 @@ async def incremental_alter_configs(
             async for each in turns.through(altered)
         ],
     )
+
+
+def too_many_settings(count: int) -> str:
+    """Why so many are refused."""
+    return f"{count} settings of one resource in a request, at most {SETTINGS_MAX} are allowed."
 
 
 def _changes(resource: changing.AlterConfigsResource) -> ConfigChanges:
@@ -144,6 +154,8 @@ async def _alter(
         try:
             if len(found) > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if len(found[0].configs) > SETTINGS_MAX:
+                raise Refusal(ErrorCode.INVALID_REQUEST, too_many_settings(len(found[0].configs)))
             if not is_here and kind == BROKER and name:
                 check_broker_name(name, node.controller.node_id)
             wanted.append(found[0])

@@ -5,7 +5,8 @@ Answers   once the change is durable and new partitions can be written; codes an
           time-out of 0 or less is REQUEST_TIMED_OUT at once, and nothing is done; after any other, it may yet be done.
           A large request is decided in pieces of whole topics.
 Departs   from Kafka 4.3: settings of new topics are told of CONFIGS_TOLD_MAX at most; behind them they are null, with
-          POLICY_VIOLATION as topic_config_error_code.
+          POLICY_VIOLATION as topic_config_error_code. More than SETTINGS_MAX settings of a new topic are
+          INVALID_REQUEST.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from penstock.metadata.creation import TOO_MANY_PARTITIONS, partitions_wanted
 from penstock.metadata.view import PARTITIONS_PER_COMMAND_MAX
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.shard import Command
+from penstock.server.handlers.configs import SETTINGS_MAX, too_many_settings
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.pieces import Turns, by_name, cut_by_weight
 from penstock.server.serving import Call, serves
@@ -60,30 +62,33 @@ TOPIC_ELEMENTS: Final = 6
 @serves(CreateTopicsRequest, is_for_controller=True)
 async def create_topics(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     """New topics."""
-    turns, node = Turns(), node_of(call)
+    turns, node, told = Turns(), node_of(call), _Told()
     named = await by_name(((topic.name, topic) for topic in request.topics), turns)
-    told = _Told()
-    refusal = (ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
-    if len(named) <= PARTITIONS_PER_COMMAND_MAX:
-        new = {name: [_new_topic(each) for each in found] async for name, found in turns.through(named.items())}
-        settings = node.controller.settings
-        wanted = sum(partitions_wanted(found[0], settings) for found in new.values() if len(found) == 1)
-        if wanted <= PARTITIONS_PER_COMMAND_MAX:
-            parts = await cut_by_weight(new.values(), lambda found: sum(_weight(each, node) for each in found), turns)
-            created = await _carry_out(
-                node,
-                [CreateTopics(tuple(t for found in part for t in found), request.validate_only) for part in parts],
-                request.timeout_ms,
-                lambda command, code, message: [
-                    CreatedTopic(name, code, message) for name in dict.fromkeys(topic.name for topic in command.topics)
-                ],
-                waits=not request.validate_only,
-            )
-            topics = [told.created(topic) async for topic in turns.through(created)]
-            return CreateTopicsResponse(throttle_time_ms=0, topics=topics)
-    if request.timeout_ms <= 0:
-        refusal = ErrorCode.REQUEST_TIMED_OUT, ""
-    topics = [told.created(CreatedTopic(name, refusal[0], refusal[1] or None)) async for name in turns.through(named)]
+    refused: list[CreatedTopic] = []
+    new: dict[str, list[NewTopic]] = {}
+    async for name, found in turns.through(named.items()):
+        if len(found[0].configs) > SETTINGS_MAX:
+            message = too_many_settings(len(found[0].configs))
+            refused.append(CreatedTopic(name, ErrorCode.INVALID_REQUEST, message))
+        elif len(new) <= PARTITIONS_PER_COMMAND_MAX:
+            new[name] = [_new_topic(each) for each in found]
+    settings = node.controller.settings
+    wanted = sum(partitions_wanted(found[0], settings) for found in new.values() if len(found) == 1)
+    if max(len(new), wanted) > PARTITIONS_PER_COMMAND_MAX:
+        code, why = ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS
+        refused = [CreatedTopic(name, code, why) async for name in turns.through(named)]
+        new = {}
+    parts = await cut_by_weight(new.values(), lambda found: sum(_weight(each, node) for each in found), turns)
+    created = await _carry_out(
+        node,
+        [CreateTopics(tuple(topic for found in part for topic in found), request.validate_only) for part in parts],
+        request.timeout_ms,
+        lambda command, code, message: [
+            CreatedTopic(name, code, message) for name in dict.fromkeys(topic.name for topic in command.topics)
+        ],
+        waits=not request.validate_only,
+    )
+    topics = [told.created(topic) async for topic in turns.through([*created, *refused])]
     return CreateTopicsResponse(throttle_time_ms=0, topics=topics)
 
 

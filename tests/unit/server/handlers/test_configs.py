@@ -12,6 +12,7 @@ from penstock.metadata.commands import NewTopic
 from penstock.metadata.image import BROKER, GROUP, TOPIC
 from penstock.model.errors import ErrorCode
 from penstock.server.complaints import REMEMBERED_S
+from penstock.server.handlers import describe_configs as describing
 from penstock.server.handlers.configs import (
     BROKER_LOGGER,
     CLIENT_METRICS,
@@ -22,6 +23,7 @@ from penstock.server.handlers.configs import (
 from penstock.server.handlers.describe_configs import describe_configs
 from penstock.server.log_levels import levels
 from penstock.server.metadata_log import METADATA_LOG
+from penstock.server.pieces import TOO_LARGE
 from penstock.wire.messages import alter_configs as replacing
 from penstock.wire.messages import incremental_alter_configs as changing
 from penstock.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -404,5 +406,24 @@ def test_clock_and_complaints_are_told_to_who_asks_for_them_by_name() -> None:
         for _ in range(REMEMBERED_S):
             cluster.complaints.tick()
         assert await values(cluster, BROKER, "1", "penstock.complaints") == {"penstock.complaints": ("[]", 5)}
+
+    clustered(story)
+
+
+def test_a_resource_that_is_named_many_times_is_described_once_and_an_answer_has_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create("t")
+        await cluster.create("u")
+        found = await describe(
+            cluster, *[(TOPIC, "t")] * 500, (TOPIC, "u", ["retention.ms"]), (TOPIC, "u", ["segment.ms"])
+        )
+        assert [(each.resource_name, each.error_code) for each in found] == [("t", NONE), ("u", NONE)]
+        assert [config.name for config in found[1].configs] == ["retention.ms", "segment.ms"]
+        monkeypatch.setattr(describing, "CONFIGS_BYTES_MAX", 2_000)
+        found = await describe(cluster, (TOPIC, "t"), (TOPIC, "u"))
+        assert [each.error_code for each in found] == [NONE, ErrorCode.POLICY_VIOLATION]
+        assert found[1].error_message == TOO_LARGE
 
     clustered(story)

@@ -6,10 +6,12 @@ import pytest
 
 from penstock.model.errors import ErrorCode, StorageError
 from penstock.records.control import ControlType
+from penstock.server.handlers import describe_producers as describing
 from penstock.server.handlers.describe_log_dirs import describe_log_dirs
 from penstock.server.handlers.describe_producers import describe_producers
 from penstock.server.handlers.find_coordinator import find_coordinator
 from penstock.server.handlers.init_producer_id import init_producer_id
+from penstock.server.pieces import TOO_LARGE
 from penstock.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from penstock.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from penstock.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -142,5 +144,26 @@ def test_every_version_is_told_that_transactions_have_no_coordinator_yet(version
                 ("h", code, -1, -1),
             ]
             assert all(c.error_message for c in response.coordinators)
+
+    running(story)
+
+
+def test_a_partition_that_is_named_many_times_is_described_once_and_an_answer_has_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(stand: Stand) -> None:
+        for index in range(3):
+            partition = await stand.add(index=index)
+            for producer_id in range(40):
+                stand.append(partition, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        monkeypatch.setattr(describing, "PRODUCERS_TOLD_MAX", 100)
+        request = DescribeProducersRequest(
+            topics=[TopicRequest(name="t", partition_indexes=[0] * 1_000)] * 2
+            + [TopicRequest(name="t", partition_indexes=[1, 2])]
+        )
+        (topic,) = (await stand.ask(describe_producers, request, 0)).topics
+        found = [(each.partition_index, each.error_code, len(each.active_producers)) for each in topic.partitions]
+        assert found == [(0, NONE, 40), (1, NONE, 40), (2, ErrorCode.POLICY_VIOLATION, 0)]
+        assert topic.partitions[2].error_message == TOO_LARGE
 
     running(story)

@@ -281,3 +281,32 @@ def test_new_partitions_where_the_asker_wants_them() -> None:
             assert told(await grow(cluster, ("t", 2), assignments=assignments)) == [("t", code)]
 
     clustered(story)
+
+
+def test_many_topics_are_created_in_several_decisions_and_duplicates_are_refused_once() -> None:
+    async def story(cluster: Cluster) -> None:
+        topics = [a_topic(f"t{number}") for number in range(150)] + [
+            a_topic("twice"),
+            a_topic("twice"),
+            a_topic("twice"),
+        ]
+        before = cluster.controller.end_offset
+        results = await create(cluster, *topics)
+        assert told(results) == [(f"t{number}", NONE) for number in range(150)] + [("twice", ErrorCode.INVALID_REQUEST)]
+        assert cluster.controller.end_offset == before + 300
+        deleted = await delete(cluster, *[f"t{number}" for number in range(150)], "t0", "t0")
+        assert dict(told(deleted))["t0"] is ErrorCode.INVALID_REQUEST
+        assert list(dict(told(deleted)).values()).count(NONE) == 149
+
+    clustered(story)
+
+
+def test_more_partitions_than_allowed_are_refused_for_every_topic_of_a_request() -> None:
+    async def story(cluster: Cluster) -> None:
+        results = await create(cluster, a_topic("a", 6_000), a_topic("b", 6_000))
+        assert told(results) == [("a", ErrorCode.POLICY_VIOLATION), ("b", ErrorCode.POLICY_VIOLATION)]
+        many = {f"setting.{number}": "1" for number in range(1_001)}
+        results = await create(cluster, a_topic("c", 1, 1, **many), a_topic("d"))
+        assert told(results) == [("d", NONE), ("c", ErrorCode.INVALID_REQUEST)]
+
+    clustered(story)
