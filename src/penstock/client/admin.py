@@ -263,7 +263,10 @@ class Admin:
     async def delete_records(
         self, topic: str, before: Mapping[int, int], *, timeout_ms: int | None = None
     ) -> dict[int, int]:
-        """Deletes records before an offset, by partition; -1 is the end. Where each partition starts now."""
+        """Deletes records before an offset, by partition; -1 is the end. Where each partition starts now.
+
+        It returns when every live replica and every replica that can be elected has deleted them.
+        """
         wanted = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
         found = await offsets.delete_records(self.cluster, wanted, timeout_ms=timeout_ms)
         return {partition.partition: offset for partition, offset in found.items()}

@@ -99,7 +99,7 @@ async def list_offsets(
 async def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, int]:
-    """Deletes what lies before an offset (-1: before the end); where each log starts now."""
+    """Deletes what lies before an offset (-1: before the end) on all replicas; where each partition starts now."""
 
     async def ask(connection: BrokerConnection, asked: Sequence[TopicPartition]) -> Answered[int]:
         topics = [
@@ -111,7 +111,8 @@ async def delete_records(
             )
             for topic, partitions in by_topic(asked).items()
         ]
-        request = DeleteRecordsRequest(topics=topics, timeout_ms=cluster.request_timeout_ms)
+        # The leader waits for other replicas, and says so before this client gives up on it.
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=cluster.request_timeout_ms * 3 // 4)
         response = await connection.ask(request, DeleteRecordsResponse)
         return {
             TopicPartition(topic.name, part.partition_index): part.error_code
