@@ -24,3 +24,9 @@ _ASKED_OR_ANSWERED = {of(api) for api in Api for of in (request_class, response_
 
 OTHERS = _declared_in(stored) + [kind for kind in _declared_in(messages) if kind not in _ASKED_OR_ANSWERED]
 """What is neither request nor response: stored keys and values, headers, what consumers tell each other."""
+
+
+def version_of(kind: type[Message], choice: int) -> int:
+    """The version that a byte chooses."""
+    first, last = kind.VERSIONS.first, kind.VERSIONS.last
+    return first + choice % (last - first + 1)

@@ -1,20 +1,31 @@
-"""What one case may cost: 50 ms and 64 MiB, whatever its bytes are.
+"""What one case may cost: 50 ms of processor time, and memory in proportion to its bytes.
 
 Time is the wall clock first; a case that seems too slow, or slower than any before, is run again and judged by the
 least processor time, because a busy machine is not the case's fault; nor is one that stands still for a moment, so
-before a case is called too slow it is run after pauses, too. Memory is the peak of the resident set during the
-case, native allocations included: the kernel forgets the peak before every case (`clear_refs`), which getrusage cannot.
+before a case is called too slow it is run after pauses, too.
+
+Memory is measured twice. The peak of the resident set during the case is read after every case, native allocations
+included: the kernel forgets the peak before every case (`clear_refs`), which getrusage cannot. It sees only what the
+allocators did not have in reserve, some MiB. What Python allocates is measured exactly (`tracemalloc`), for which the
+case is run once more: for every input in SAMPLED_EVERY, for every input that was slower than all before it, and, when
+a run ends, for every input that the fuzzer found worth keeping (`run.py`).
 """
 
+import ctypes
+import gc
 import os
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 
 MIB = 1024 * 1024
 CASE_MS_MAX = 50.0
-CASE_BYTES_MAX = 64 * MIB
+CASE_RESIDENT_BYTES_MAX = 24 * MIB
+"""How far the resident set may grow, besides RESIDENT_TIMES the input: the allocators keep reserves."""
+RESIDENT_TIMES = 64
 INPUT_BYTES_MAX = 4096
+SAMPLED_EVERY = 64
 # Faster than this is not worth a second look.
 _NOTABLE_MS = 2.0
 _REPEATS = 3
@@ -28,48 +39,107 @@ class TooSlow(Exception):
 
 
 class TooLarge(Exception):
-    """A case needed more memory than CASE_BYTES_MAX."""
+    """A case needed more memory than its input allows."""
+
+
+def proportional(times: int, constant_bytes: int) -> Callable[[bytes], int]:
+    """A bound on memory: so many times the input, and a constant."""
+    return lambda data: times * len(data) + constant_bytes
+
+
+ANYTHING_RESIDENT = proportional(0, CASE_RESIDENT_BYTES_MAX)
 
 
 class Target:
     """A case with its bounds, and what it has cost so far. Whatever it raises is a finding."""
 
-    def __init__(self, name: str, case: Case) -> None:
+    def __init__(
+        self,
+        name: str,
+        case: Case,
+        bytes_max: Callable[[bytes], int] = ANYTHING_RESIDENT,
+        sampled_every: int = SAMPLED_EVERY,
+    ) -> None:
+        """`bytes_max` tells how much Python may allocate for an input, at its peak."""
         self.name = name
         self.executions = 0
+        self.measured = 0
         self.slowest_ms = 0.0
         self.growth_max_bytes = 0
+        self.peak_max_bytes = 0
+        self.filled_most = 0.0
+        """The largest share of what an input may allocate that one has."""
         self._case = case
+        self._bytes_max = bytes_max
+        self._sampled_every = sampled_every
 
     def __call__(self, data: bytes) -> None:
-        """Runs the case once, or a few times when it was slow."""
+        """Runs the case once, or a few times when it was slow or is measured exactly."""
         self.executions += 1
         _MEMORY.growth_bytes()
         start = time.perf_counter()
         self._case(data)
         took_ms = (time.perf_counter() - start) * 1000
-        if took_ms > _NOTABLE_MS and took_ms > self.slowest_ms:
-            took_ms = min(took_ms, *(self._processor_ms(data) for _ in range(_REPEATS)))
-            for pause_s in _PAUSES_S if took_ms > CASE_MS_MAX else ():
-                time.sleep(pause_s)
-                took_ms = min(took_ms, self._processor_ms(data))
-            self.slowest_ms = max(self.slowest_ms, took_ms)
-            if took_ms > CASE_MS_MAX:
-                raise TooSlow(f"{took_ms:.0f} ms where {CASE_MS_MAX:.0f} are allowed")
-        grew_bytes = _MEMORY.growth_bytes()
-        if grew_bytes > self.growth_max_bytes:
-            self.growth_max_bytes = grew_bytes
-            if grew_bytes > CASE_BYTES_MAX:
-                raise TooLarge(f"memory grew by {grew_bytes // MIB} MiB where {CASE_BYTES_MAX // MIB} are allowed")
+        is_notable = took_ms > _NOTABLE_MS and took_ms > self.slowest_ms
+        if is_notable:
+            self._judge_time(data, took_ms)
+        self._judge_growth(data)
+        if is_notable or self.executions % self._sampled_every == 0:
+            self.measure(data)
+
+    def measure(self, data: bytes) -> None:
+        """Runs the case and judges what it allocates."""
+        self.measured += 1
+        allowed_bytes = self._bytes_max(data)
+        peak_bytes = self._peak_bytes(data)
+        if peak_bytes > allowed_bytes:  # the first run of its kind may have filled caches
+            peak_bytes = min(peak_bytes, self._peak_bytes(data))
+        self.peak_max_bytes = max(self.peak_max_bytes, peak_bytes)
+        self.filled_most = max(self.filled_most, peak_bytes / allowed_bytes)
+        if peak_bytes > allowed_bytes:
+            raise TooLarge(f"{peak_bytes:,} bytes for an input of {len(data):,}, where {allowed_bytes:,} are allowed")
 
     def start_over(self) -> None:
         """Forgets what was measured, as after a warm-up."""
-        self.executions, self.slowest_ms, self.growth_max_bytes = 0, 0.0, 0
+        self.executions, self.measured, self.slowest_ms = 0, 0, 0.0
+        self.growth_max_bytes, self.peak_max_bytes, self.filled_most = 0, 0, 0.0
+
+    def _judge_time(self, data: bytes, took_ms: float) -> None:
+        took_ms = min(took_ms, *(self._processor_ms(data) for _ in range(_REPEATS)))
+        for pause_s in _PAUSES_S if took_ms > CASE_MS_MAX else ():
+            time.sleep(pause_s)
+            took_ms = min(took_ms, self._processor_ms(data))
+        self.slowest_ms = max(self.slowest_ms, took_ms)
+        if took_ms > CASE_MS_MAX:
+            raise TooSlow(f"{took_ms:.0f} ms where {CASE_MS_MAX:.0f} are allowed")
+
+    def _judge_growth(self, data: bytes) -> None:
+        grew_bytes = _MEMORY.growth_bytes()
+        if grew_bytes <= self.growth_max_bytes:
+            return
+        allowed_bytes = CASE_RESIDENT_BYTES_MAX + RESIDENT_TIMES * len(data)
+        if grew_bytes > allowed_bytes:  # unless it was a reserve that an allocator took by chance
+            gc.collect()
+            _trim()
+            _MEMORY.growth_bytes()
+            self._case(data)
+            grew_bytes = min(grew_bytes, _MEMORY.growth_bytes())
+        self.growth_max_bytes = max(self.growth_max_bytes, grew_bytes)
+        if grew_bytes > allowed_bytes:
+            raise TooLarge(f"memory grew by {grew_bytes // MIB} MiB where {allowed_bytes // MIB} are allowed")
 
     def _processor_ms(self, data: bytes) -> float:
         start = time.process_time()
         self._case(data)
         return (time.process_time() - start) * 1000
+
+    def _peak_bytes(self, data: bytes) -> int:
+        tracemalloc.start()
+        try:
+            self._case(data)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
 
 
 class _Memory:
@@ -98,6 +168,12 @@ class _Memory:
 def _kib(status: bytes, name: bytes) -> int:
     start = status.index(name) + len(name)
     return int(status[start : status.index(b"kB", start)])
+
+
+def _trim() -> None:
+    """Gives the C allocator's reserves back, where it can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 _MEMORY = _Memory()

@@ -34,6 +34,19 @@ RESIDENT_MIB_MAX = 2048
 SHORT_SEEDS_MAX = 100
 SHORT_TRACED_SHARE = 0.2
 
+COLUMNS = (
+    "Target",
+    "Executions",
+    "Seconds",
+    "Per second",
+    "Slowest case",
+    "Resident set grew",
+    "Executions with a bound on allocations",
+    "Measured exactly",
+    "Most allocated",
+    "Of what is allowed",
+    "Runs",
+)
 TABLE_START, TABLE_END = "<!-- table: written by run.py --record -->", "<!-- end of table -->"
 
 
@@ -108,7 +121,8 @@ def fuzz(options: argparse.Namespace) -> int:
     print(
         f"{name}: {told['executions']:,} executions in {told['seconds']:.0f} s, "
         f"{told['executions'] / told['seconds']:,.0f}/s, slowest {told['slowest_ms']:.1f} ms, "
-        f"memory +{told['growth_mib']:.1f} MiB"
+        f"memory +{told['growth_mib']:.1f} MiB, measured {told['measured']:,}: at most {told['peak_kib']:,.0f} KiB, "
+        f"{told['filled']:.0%} of what is allowed"
     )
     if options.record:
         record(name, told, options)
@@ -131,6 +145,9 @@ def record(name: str, told: dict[str, Any], options: argparse.Namespace) -> None
             "seconds": round(told["seconds"], 1),
             "slowest_ms": round(told["slowest_ms"], 2),
             "growth_mib": round(told["growth_mib"], 1),
+            "measured": told["measured"],
+            "peak_kib": round(told["peak_kib"], 1),
+            "filled": round(told["filled"], 3),
             "date": datetime.now(UTC).date().isoformat(),
             "revision": revision.stdout.decode().strip(),
             "python": platform.python_version(),
@@ -149,17 +166,23 @@ def record(name: str, told: dict[str, Any], options: argparse.Namespace) -> None
 def table(runs: list[dict[str, Any]]) -> str:
     """All runs of a target in one row."""
     lines = [
-        "| Target | Executions | Seconds | Per second | Slowest case | Most memory | Runs |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        f"| {' | '.join(COLUMNS)} |",
+        f"|---{'|--:' * (len(COLUMNS) - 1)}|",
     ]
     for name in dict.fromkeys(run["target"] for run in sorted(runs, key=lambda run: str(run["target"]))):
         mine = [run for run in runs if run["target"] == name]
         executions, seconds = sum(run["executions"] for run in mine), sum(run["seconds"] for run in mine)
         slowest_ms, growth_mib = max(run["slowest_ms"] for run in mine), max(run["growth_mib"] for run in mine)
         slowest = f"{slowest_ms:.1f} ms" if slowest_ms else "< 2 ms"
+        # Runs before allocations were bounded have no figures for them.
+        bounded = [run for run in mine if "measured" in run]
+        within = sum(run["executions"] for run in bounded)
+        measured = sum(run["measured"] for run in bounded)
+        peak_kib = max((run["peak_kib"] for run in bounded), default=0.0)
+        filled = max((run["filled"] for run in bounded), default=0.0)
         lines.append(
-            f"| {name} | {executions:,} | {seconds:,.0f} | {executions / seconds:,.0f} "
-            f"| {slowest} | {growth_mib:.1f} MiB | {len(mine)} |"
+            f"| {name} | {executions:,} | {seconds:,.0f} | {executions / seconds:,.0f} | {slowest} "
+            f"| {growth_mib:.1f} MiB | {within:,} | {measured:,} | {peak_kib:,.0f} KiB | {filled:.0%} | {len(mine)} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -175,7 +198,7 @@ def machine() -> str:
 
 def fuzz_inside(options: argparse.Namespace) -> None:
     """Instruments what is under test, then hands over to libFuzzer and never returns."""
-    started = time.monotonic()
+    started, started_s = time.monotonic(), time.time()
     name, place, runs, seconds = options.target, options.inside, options.runs, options.seconds
     work = place / "work" if options.short else WORK / name
     work.mkdir(parents=True, exist_ok=True)
@@ -190,14 +213,18 @@ def fuzz_inside(options: argparse.Namespace) -> None:
         from penstock.wire import codec
         from tests.fuzz.guard import INPUT_BYTES_MAX
         from tests.fuzz.targets import TARGETS
-    compile_reader = codec.compile_reader  # type: ignore[attr-defined]
 
-    def compile_traced(*which: Any) -> Any:
-        reader = compile_reader(*which)
-        is_traced = not options.short or name == "produce" or random.random() < SHORT_TRACED_SHARE
-        return atheris.instrument_func(reader) if is_traced else reader
+    def traced(compile_reader: Any) -> Any:
+        def compile_traced(*which: Any) -> Any:
+            reader = compile_reader(*which)
+            is_traced = not options.short or name == "produce" or random.random() < SHORT_TRACED_SHARE
+            return atheris.instrument_func(reader) if is_traced else reader
 
-    codec.compile_reader = compile_traced  # type: ignore[attr-defined, assignment]
+        return compile_traced
+
+    # The readers within a budget are twins of the others: tracing them tells nothing more, but where they are alone.
+    which = "compile_budgeted_reader" if name == "budgets" else "compile_reader"
+    setattr(codec, which, traced(getattr(codec, which)))
     target = TARGETS[name]
     target(b"")
     gc.collect()
@@ -205,11 +232,22 @@ def fuzz_inside(options: argparse.Namespace) -> None:
     target.start_over()
 
     def end() -> None:
+        kept = sorted(file for file in work.iterdir() if file.stat().st_mtime >= started_s)
+        for file in kept:
+            data = file.read_bytes()
+            try:
+                target.measure(data)
+            except Exception:
+                (options.findings / f"found-memory-{file.name}").write_bytes(data)
+                raise
         told = {
             "executions": target.executions,
             "seconds": time.monotonic() - started,
             "slowest_ms": target.slowest_ms,
             "growth_mib": target.growth_max_bytes / 2**20,
+            "measured": target.measured,
+            "peak_kib": target.peak_max_bytes / 2**10,
+            "filled": target.filled_most,
         }
         (place / "told.json").write_text(json.dumps(told))
         os._exit(0)

@@ -20,11 +20,16 @@ from penstock.wire.api import Api, request_class, response_class
 from penstock.wire.codec import encode
 from penstock.wire.declare import NEVER, Array, Field, Message, Struct
 from penstock.wire.headers import request_frame, response_frame
+from penstock.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from penstock.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from penstock.wire.messages.fetch import FetchRequest
 from penstock.wire.messages.produce import ProduceRequest
 from penstock.wire.types import Blob, Fixed, Text
+from tests.fuzz.batching import FIXED, PAYLOAD, PAYLOAD_BYTES_MAX, PLAIN, RAW
+from tests.fuzz.costs import CODECS, GROUP_REQUESTS
 from tests.fuzz.declarations import OTHERS
 from tests.fuzz.guard import INPUT_BYTES_MAX
-from tests.fuzz.targets import FIRST_OTHER, FIXED, PAYLOAD, PAYLOAD_BYTES_MAX, PLAIN, RAW
+from tests.fuzz.targets import FIRST_OTHER
 
 _TEXTS = ("", "a", "orders", "group-1", "żółw", "x" * 40)
 _INTEGER_BITS = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "int64": 63, "error_code": 15}
@@ -43,6 +48,16 @@ def _seeds(name: str, chance: random.Random) -> Iterator[bytes]:
         return _streams(chance)
     if name == "requests":
         return _requests(chance)
+    if name == "budgets":
+        return (seed[:2] + bytes((chance.randrange(16),)) + seed[2:] for seed in _requests(chance))
+    if name == "subscriptions":
+        return _subscriptions(chance)
+    if name == "stamps":
+        return _stamps(chance)
+    if name == "sessions":
+        return _sessions(chance)
+    if name == "groups":
+        return _groups(chance)
     if name == "produce":
         return _produce_requests(chance)
     if name == "responses":
@@ -86,6 +101,63 @@ def _requests(chance: random.Random) -> Iterator[bytes]:
         for version in kind.VERSIONS:
             choice = version - kind.VERSIONS.first
             yield bytes((api, choice)) + encode(random_message(kind, version, chance), version)
+
+
+def _subscriptions(chance: random.Random) -> Iterator[bytes]:
+    def told() -> bytes:
+        kind = chance.choice((ConsumerProtocolSubscription, ConsumerProtocolAssignment))
+        version = chance.choice(list(kind.VERSIONS))
+        return struct.pack(">h", version) + encode(random_message(kind, version, chance), version)
+
+    for _ in range(50):
+        one = told()
+        yield struct.pack(">H", len(one)) + one + chance.choice((b"", one, told()))
+
+
+def _stamps(chance: random.Random) -> Iterator[bytes]:
+    for place, codec in enumerate(CODECS):
+        for seed in _batches(codec, chance):
+            start = chance.choice((0, 0, 1, 5))
+            since_ms = chance.choice((-1, 0, 1_700_000_000_000))
+            yield struct.pack(">bbhqqq", place, seed[0] & 3, seed[1], since_ms, start, 2**62) + seed[2:]
+
+
+def _step(choice: int, version: int, body: bytes | bytearray) -> bytes:
+    return struct.pack(">BBH", choice, version, len(body)) + body
+
+
+def _sessions(chance: random.Random) -> Iterator[bytes]:
+    for _ in range(100):
+        seed = b""
+        for number in range(chance.choice((1, 2, 4))):
+            version = chance.randrange(7, 19)
+            request = random_message(FetchRequest, version, chance)
+            request.session_epoch = chance.choice((0, 0, -1, 1))
+            body = encode(request, version)
+            seed += _step(chance.randrange(16) if number else 0, version - 7, body)
+        yield seed
+
+
+def _groups(chance: random.Random) -> Iterator[bytes]:
+    for _ in range(150):
+        seed = b""
+        for _ in range(chance.choice((1, 2, 4, 6))):
+            place = chance.choice((0, 0, 4, 4, 4, *range(len(GROUP_REQUESTS))))
+            kind = GROUP_REQUESTS[place]
+            version = chance.choice(list(kind.VERSIONS))
+            request: Any = random_message(kind, version, chance)
+            if isinstance(request, ConsumerGroupHeartbeatRequest):
+                request.member_epoch = chance.choice((0, 0, 1, -1))
+                request.topic_partitions = chance.choice(((), None))
+                request.rebalance_timeout_ms = 1_000
+                request.server_assignor = chance.choice((None, "uniform", "range"))
+                request.subscribed_topic_names = chance.choice((None, ["a", "b"], ["a"]))
+                if version:
+                    request.subscribed_topic_regex = chance.choice((None, "a.*", "(a|ab)*c", "[ab._-]+$"))
+                request.member_id = chance.choice(("m", "n"))
+            body = encode(request, version)
+            seed += _step(place | chance.choice((0, 16, 48, 112)), version - kind.VERSIONS.first, body)
+        yield seed + bytes((15, chance.randrange(256), 0, 0))
 
 
 def _produce_requests(chance: random.Random) -> Iterator[bytes]:

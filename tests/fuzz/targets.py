@@ -5,7 +5,6 @@ Beyond not breaking, each holds a second opinion: frames a plain model, messages
 hand-written twin, batches the builder.
 """
 
-import struct
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -16,14 +15,8 @@ from penstock.records.check import Rules, Validation, check_batch
 from penstock.records.compression import Codec, compress, decompress
 from penstock.records.control import read_control_key, read_marker
 from penstock.records.header import (
-    CODEC_BITS,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_EXCLUDES_BYTES,
-    MAGIC,
     BatchView,
     batches,
-    seal,
 )
 from penstock.records.rows import Record, rows
 from penstock.wire.api import api_for, request_class, response_class
@@ -34,8 +27,10 @@ from penstock.wire.frames import FrameReader
 from penstock.wire.headers import read_request_header, read_response_header, read_start
 from penstock.wire.hot.produce import read_produce
 from penstock.wire.messages.produce import ProduceRequest
-from tests.fuzz.declarations import OTHERS
-from tests.fuzz.guard import Target
+from tests.fuzz.batching import PAYLOAD_BYTES_MAX, PLAIN, RAW, make_batch
+from tests.fuzz.costs import budgeted_bytes_max, budgets, groups, sessions, stamps, subscriptions
+from tests.fuzz.declarations import OTHERS, version_of
+from tests.fuzz.guard import Target, proportional
 
 # --- frames -----------------------------------------------------------------------------------------------------------
 
@@ -111,12 +106,6 @@ def _read_request(frame: memoryview) -> None:
 
 FIRST_OTHER = 128
 """From here on, the first byte of a response chooses from OTHERS."""
-
-
-def version_of(kind: type[Message], choice: int) -> int:
-    """The version that a byte chooses."""
-    first, last = kind.VERSIONS.first, kind.VERSIONS.last
-    return first + choice % (last - first + 1)
 
 
 def requests(data: bytes) -> None:
@@ -215,12 +204,6 @@ def _compare_produce(version: int, body: memoryview, message: Message | None) ->
 
 # --- batches ----------------------------------------------------------------------------------------------------------
 
-RAW, FIXED, PAYLOAD, PLAIN = range(4)
-"""What follows the two bytes in front: a whole batch as it is; one whose length, magic, codec and checksum are put
-right; a compressed payload; records to be compressed."""
-
-# Enough for records to be interesting, and few enough to be walked under a fuzzer's tracing within the time.
-PAYLOAD_BYTES_MAX = 32 * 1024
 _RULES = tuple(
     Rules(
         validation=validation,
@@ -234,10 +217,6 @@ _RULES = tuple(
     for validation in (Validation.FULL, Validation.HEADER)
 )
 _NOW_MS = 1_700_000_000_000
-_COUNT = struct.Struct(">i")
-_LENGTH = struct.Struct(">i")
-_LAST_OFFSET_DELTA_POSITION = 23
-_COUNT_POSITION = 57
 
 
 def batch_case(codec: Codec) -> Callable[[bytes], None]:
@@ -247,34 +226,13 @@ def batch_case(codec: Codec) -> Callable[[bytes], None]:
         if len(data) < 2:
             return
         how, rules, has_clock, has_room = data[0] & 3, _RULES[data[0] >> 2 & 7], data[0] & 32, data[0] >= 0xE0
-        batch = _batch(codec, how, data[1], data[2:])
+        batch = make_batch(codec, how, data[1], data[2:])
         _decompress(codec, data[2:] if how != PLAIN else compress(codec, data[2:]), has_room)
         _judge(batch, rules, _NOW_MS if has_clock else None)
         if how == RAW:
             _walk_log(batch)
 
     return case
-
-
-def _batch(codec: Codec, how: int, count: int, rest: bytes) -> bytes:
-    if how == RAW:
-        return rest
-    if how == FIXED:
-        batch = bytearray(rest.ljust(HEADER_BYTES, b"\0"))
-        _LENGTH.pack_into(batch, 8, len(batch) - LENGTH_EXCLUDES_BYTES)
-        batch[16] = MAGIC
-        batch[22] = batch[22] & ~CODEC_BITS | codec
-        if count:
-            _COUNT.pack_into(batch, _LAST_OFFSET_DELTA_POSITION, count - 1)
-            _COUNT.pack_into(batch, _COUNT_POSITION, count)
-    else:
-        payload = compress(codec, rest) if how == PLAIN else rest
-        batch = bytearray(
-            HEADER.pack(0, HEADER_BYTES - 12 + len(payload), -1, MAGIC, 0, codec, count - 1, -1, -1, -1, -1, -1, count)
-        )
-        batch += payload
-    seal(batch)
-    return bytes(batch)
 
 
 def _decompress(codec: Codec, payload: bytes, has_room: bool) -> None:
@@ -352,27 +310,25 @@ def _walk_log(data: bytes) -> None:
 
 # --- all of them ------------------------------------------------------------------------------------------------------
 
-fuzz_frames = Target("frames", frames)
-fuzz_requests = Target("requests", requests)
-fuzz_produce = Target("produce", produce)
-fuzz_responses = Target("responses", responses)
-fuzz_batches_none = Target("batches_none", batch_case(Codec.NONE))
-fuzz_batches_gzip = Target("batches_gzip", batch_case(Codec.GZIP))
-fuzz_batches_snappy = Target("batches_snappy", batch_case(Codec.SNAPPY))
-fuzz_batches_lz4 = Target("batches_lz4", batch_case(Codec.LZ4))
-fuzz_batches_zstd = Target("batches_zstd", batch_case(Codec.ZSTD))
+KIB = 1024
+# Messages are read, written and read again. A code without a name takes about 500 bytes, and two on the wire.
+ROUND_TRIP = proportional(128, 32 * KIB)
+WITH_CODES = proportional(1_024, 32 * KIB)
+# Some inputs may be decompressed up to the limit of the house, and what comes out is copied once.
+OPENED = proportional(64, 2 * DEFAULT_LIMITS.batch_decompressed_bytes_max + 2_048 * KIB)
 
 TARGETS = {
     target.name: target
     for target in (
-        fuzz_frames,
-        fuzz_requests,
-        fuzz_produce,
-        fuzz_responses,
-        fuzz_batches_none,
-        fuzz_batches_gzip,
-        fuzz_batches_snappy,
-        fuzz_batches_lz4,
-        fuzz_batches_zstd,
+        Target("frames", frames, ROUND_TRIP),
+        Target("requests", requests, ROUND_TRIP),
+        Target("budgets", budgets, budgeted_bytes_max, sampled_every=1),
+        Target("produce", produce, ROUND_TRIP),
+        Target("responses", responses, WITH_CODES),
+        Target("subscriptions", subscriptions, ROUND_TRIP),
+        Target("sessions", sessions, ROUND_TRIP),
+        Target("groups", groups, proportional(256, 128 * KIB)),
+        Target("stamps", stamps, proportional(64, 1_024 * KIB)),
+        *(Target(f"batches_{codec.name.lower()}", batch_case(codec), OPENED) for codec in Codec),
     )
 }

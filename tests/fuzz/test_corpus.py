@@ -19,6 +19,7 @@ def test_the_corpus_breaks_no_rule(name: str) -> None:
     for file in files:
         try:
             TARGETS[name](file.read_bytes())
+            TARGETS[name].measure(file.read_bytes())
         except Exception as trouble:
             command = f"python tests/fuzz/run.py {name} --input {file.relative_to(CORPUS.parents[2])}"
             raise AssertionError(f"{type(trouble).__name__}: {trouble}; reproduce: {command}") from trouble
@@ -28,6 +29,7 @@ def test_the_corpus_breaks_no_rule(name: str) -> None:
 def test_every_seed_breaks_no_rule(name: str) -> None:
     for seed in seeds_for(name, random.Random(0)):
         TARGETS[name](seed)
+        TARGETS[name].measure(seed)
 
 
 @pytest.mark.parametrize("name", TARGETS)

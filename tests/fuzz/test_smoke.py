@@ -1,4 +1,4 @@
-"""Every target for 13 seconds, from fresh seeds: two minutes in all."""
+"""Every target for 13 seconds, from fresh seeds: three minutes in all."""
 
 import os
 import subprocess
