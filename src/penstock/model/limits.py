@@ -30,7 +30,7 @@ class Limits:
     request_bytes_max: int = 16 * MIB
     """A frame of any request but Produce; refused when its first bytes have arrived."""
 
-    request_inline_bytes_max: int = 16 * 1024
+    request_inline_bytes_max: int = 64 * 1024
     """A body that is decoded on the event loop, without a budget; larger ones are decoded by workers, within one."""
 
     request_elements_max: int = 100_000
@@ -39,7 +39,7 @@ class Limits:
     request_memory_bytes_max: int = 8 * MIB
     """What a decoded request takes of memory, beyond the bytes of its frame."""
 
-    produce_partitions_max: int = 20_000
+    produce_partitions_max: int = 10_000
     """Partitions of one Produce request."""
 
     large_requests_max: int = 16

@@ -4,6 +4,10 @@ A session remembers per partition what was asked last (the leader epoch included
 partition without news is left out of an answer. A partition that gave records goes to the end of the line, so that none
 starves behind a byte limit. A request continues a session only with the epoch that follows the last one.
 
+Sessions hold what a reader named, so they are bounded: in number, in partitions of all of them together, and for
+consumers in partitions of each. A session holds few partitions that do not exist. A reader that would need more is
+served without a session: it then names everything in each request, which is always right.
+
 A follower's session may have thousands of partitions of which few change. Whoever reads for it is told which may have
 news: those that were asked for anew, and those that were marked since it was found that they have none.
 """
@@ -19,6 +23,17 @@ from penstock.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTo
 
 SESSIONS_MAX = 1_000
 """Kafka: max.incremental.fetch.session.cache.slots."""
+
+PARTITIONS_MAX = 200_000
+"""Of all sessions together; each takes about 400 bytes."""
+
+CONSUMER_PARTITIONS_MAX = 2_000
+"""Of a consumer's session, all of which are looked at for each request."""
+
+UNKNOWN_MAX = 100
+"""Partitions of a session that do not exist. They stay in it, so that they are told of once they do."""
+
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 EVICTION_MS = 120_000
 """A session is safe from a larger one for this long, and from anybody's while it was used within it."""
@@ -168,12 +183,12 @@ class Fetching:
     __slots__ = (
         "_becomes_session",
         "_epoch",
-        "_session",
         "_sessions",
         "_wanted",
         "error_code",
         "has_ids",
         "is_follower",
+        "session",
     )
 
     def __init__(
@@ -189,12 +204,48 @@ class Fetching:
     ) -> None:
         self._sessions = sessions
         self._wanted = wanted
-        self._session = session
+        self.session = session
         self._epoch = 0 if session is None else session.epoch
         self._becomes_session = becomes_session
         self.has_ids = has_ids
         self.is_follower = is_follower
         self.error_code = error_code
+
+    def take(self, topic: str | bytes, asked: Iterable[FetchPartition]) -> None:
+        """The request names partitions of a topic; of one that is named several times, what is asked last counts."""
+        wanted, session = self._wanted, self.session
+        held = len(wanted)
+        for each in asked:
+            key = (topic, each.partition)
+            known = wanted.get(key)
+            if known is None:
+                known = wanted[key] = Wanted(topic, each)
+            else:
+                known.ask(each)
+            if session is not None:
+                session.take(known)
+        self._changed(held)
+
+    def forget(self, topic: str | bytes, partitions: Iterable[int]) -> None:
+        """The request names partitions that its session is to forget."""
+        if self.session is not None:
+            held = len(self._wanted)
+            for index in partitions:
+                self.session.forget((topic, index))
+            self._changed(held)
+
+    def _changed(self, held: int) -> None:
+        if self.session is not None and not self.session.is_over:
+            self._sessions.partitions += len(self._wanted) - held
+
+    def leave_session(self) -> None:
+        """The session has nothing left to remember, and is over."""
+        self.session, self._wanted = None, {}
+
+    @property
+    def size(self) -> int:
+        """How many partitions there are to look at."""
+        return len(self._wanted)
 
     @property
     def wanted(self) -> Iterable[Wanted]:
@@ -213,12 +264,12 @@ class Fetching:
     @property
     def is_incremental(self) -> bool:
         """Whether partitions without news may be left out."""
-        return self._session is not None
+        return self.session is not None
 
     @property
     def marked_session(self) -> Session | None:
         """The session, if whoever changes partitions marks them in it: a follower's."""
-        return self._session if self._session is not None and self._session.is_follower else None
+        return self.session if self.session is not None and self.session.is_follower else None
 
     @property
     def unsettled(self) -> Iterable[Wanted]:
@@ -234,9 +285,11 @@ class Fetching:
 
     def answer(self, found: Sequence[tuple[Wanted, FetchedPartition]], now_ms: int) -> Told:
         """What is told of what was found. An incremental request may leave out what it knows to be no news."""
-        if self._session is not None:
-            return self._answer_session(self._session, found)
+        if self.session is not None:
+            return self._answer_session(self.session, found)
         if not self._becomes_session:
+            return Told(NO_SESSION, ErrorCode.NONE, found)
+        if _has_many_unknown(found):
             return Told(NO_SESSION, ErrorCode.NONE, found)
         for wanted, part in found:
             wanted.tell(part)
@@ -255,15 +308,26 @@ class Fetching:
             told.append(each)
             if part.records:
                 session.put_last((wanted.topic, wanted.index))
+        if _has_many_unknown(told):
+            self._sessions.end(session.id)  # the next request learns of it, and names everything anew
         return Told(session.id, ErrorCode.NONE, told)
 
 
 class FetchSessions:
     """All sessions of a node. When there is no room, a reader is served without one."""
 
-    def __init__(self, entropy: Entropy, sessions_max: int = SESSIONS_MAX, eviction_ms: int = EVICTION_MS) -> None:
+    def __init__(
+        self,
+        entropy: Entropy,
+        sessions_max: int = SESSIONS_MAX,
+        eviction_ms: int = EVICTION_MS,
+        partitions_max: int = PARTITIONS_MAX,
+    ) -> None:
         self._entropy = entropy
         self._sessions_max = sessions_max
+        self._partitions_max = partitions_max
+        self.partitions = 0
+        """Of all sessions together."""
         self._eviction_ms = eviction_ms
         self._sessions: OrderedDict[int, Session] = OrderedDict()
         """The one that was not used for longest comes first."""
@@ -288,15 +352,24 @@ class FetchSessions:
         is_follower: bool = False,
     ) -> Fetching:
         """Takes a request. If `error_code` is set there is nothing to fetch."""
+        fetching = self.open(session_id, epoch, now_ms, has_ids=has_ids, is_follower=is_follower)
+        if not fetching.error_code:
+            for topic in topics:
+                fetching.take(topic.topic_id if has_ids else topic.topic, topic.partitions)
+            for gone in forgotten:
+                fetching.forget(gone.topic_id if has_ids else gone.topic, gone.partitions)
+            self.settle(fetching)
+        return fetching
+
+    def open(self, session_id: int, epoch: int, now_ms: int, *, has_ids: bool, is_follower: bool = False) -> Fetching:
+        """Begins to take a request.
+
+        What it names follows by `Fetching.take` and `forget`, maybe in pieces; then `settle` ends it.
+        """
         if epoch in (FIRST_EPOCH, FINAL_EPOCH):
-            self._end(session_id)  # a full request ends the session that it names
-            return Fetching(
-                self,
-                _take({}, topics, has_ids=has_ids),
-                becomes_session=epoch == FIRST_EPOCH,
-                has_ids=has_ids,
-                is_follower=is_follower,
-            )
+            self.end(session_id)  # a full request ends the session that it names
+            is_first = epoch == FIRST_EPOCH
+            return Fetching(self, {}, becomes_session=is_first, has_ids=has_ids, is_follower=is_follower)
         session = self._sessions.get(session_id)
         if session is None:
             return Fetching(self, {}, error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -304,22 +377,47 @@ class FetchSessions:
             return Fetching(self, {}, error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.has_ids != has_ids:
             return Fetching(self, {}, error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        _take(session.wanted, topics, has_ids=has_ids, session=session)
-        for topic in forgotten:
-            name = topic.topic_id if has_ids else topic.topic
-            for index in topic.partitions:
-                session.forget((name, index))
-        if not session.wanted:
-            self._end(session_id)
-            return Fetching(self, {})
         session.used_ms = now_ms
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         self._sessions.move_to_end(session_id)
         return Fetching(self, session.wanted, session=session, has_ids=has_ids)
 
+    def settle(self, fetching: Fetching) -> None:
+        """Everything that a request names was taken."""
+        session = fetching.session
+        if session is None or session.is_over:
+            return
+        if not session.wanted:
+            self.end(session.id)
+            fetching.leave_session()
+        elif not self._has_room(session):
+            self.end(session.id)
+            fetching.error_code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    def _has_room(self, session: Session) -> bool:
+        """Whether a session that has grown may stay; a follower drives consumers out."""
+        if session.is_follower:
+            return self._make_room(0, session)
+        return len(session.wanted) <= CONSUMER_PARTITIONS_MAX and self.partitions <= self._partitions_max
+
+    def _make_room(self, size: int, keeps: Session | None = None) -> bool:
+        """Ends consumers' sessions, the one first that was not used for longest, until a follower's fits."""
+        while self.partitions + size > self._partitions_max:
+            victim = next((each for each in self._sessions.values() if not each.is_follower), None)
+            if victim is None or victim is keeps:
+                return False
+            self.end(victim.id)
+            self.evictions += 1
+        return True
+
     def create(self, wanted: dict[Key, Wanted], now_ms: int, *, has_ids: bool, is_follower: bool) -> int:
         """A new session's id; NO_SESSION when there is nothing to remember or no room to do it."""
-        if not wanted:
+        if not wanted or (not is_follower and len(wanted) > CONSUMER_PARTITIONS_MAX):
+            return NO_SESSION
+        if is_follower:
+            if not self._make_room(len(wanted)):
+                return NO_SESSION
+        elif self.partitions + len(wanted) > self._partitions_max:
             return NO_SESSION
         if len(self._sessions) >= self._sessions_max and not self._evict(len(wanted), now_ms, is_follower=is_follower):
             return NO_SESSION
@@ -327,6 +425,7 @@ class FetchSessions:
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = 1 + self._entropy.below(_EPOCH_MAX - 1)
         self._made += 1
+        self.partitions += len(wanted)
         self._sessions[session_id] = Session(
             session_id, self._made, wanted, now_ms, has_ids=has_ids, is_follower=is_follower
         )
@@ -349,32 +448,21 @@ class FetchSessions:
             victim = min(at_risk, key=_worth)
             if (is_follower, size, 0) < _worth(victim):
                 return False
-        self._end(victim.id)
+        self.end(victim.id)
         self.evictions += 1
         return True
 
-    def _end(self, session_id: int) -> None:
+    def end(self, session_id: int) -> None:
+        """Forgets a session, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.is_over = True
+            self.partitions -= len(session.wanted)
 
 
 def _worth(session: Session) -> tuple[bool, int, int]:
     return session.is_follower, len(session.wanted), session.id
 
 
-def _take(
-    wanted: dict[Key, Wanted], topics: Sequence[FetchTopic], *, has_ids: bool, session: Session | None = None
-) -> dict[Key, Wanted]:
-    for topic in topics:
-        name = topic.topic_id if has_ids else topic.topic
-        for asked in topic.partitions:
-            key = (name, asked.partition)
-            known = wanted.get(key)
-            if known is None:
-                known = wanted[key] = Wanted(name, asked)
-            else:
-                known.ask(asked)
-            if session is not None:
-                session.take(known)
-    return wanted
+def _has_many_unknown(found: Sequence[tuple[Wanted, FetchedPartition]]) -> bool:
+    return len(found) > UNKNOWN_MAX and sum(part.error_code in UNKNOWN for _, part in found) > UNKNOWN_MAX

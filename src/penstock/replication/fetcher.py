@@ -147,7 +147,9 @@ class Fetcher:
         broker_id, broker_epoch = self._me
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch),
-            max_wait_ms=min(self.settings.fetch_wait_ms, TRIM_WAIT_MS if self._trimming else NEVER),
+            max_wait_ms=0
+            if asking.has_more
+            else min(self.settings.fetch_wait_ms, TRIM_WAIT_MS if self._trimming else NEVER),
             min_bytes=self.settings.fetch_bytes_min,
             max_bytes=self.settings.fetch_bytes_max,
             session_id=asking.session_id,

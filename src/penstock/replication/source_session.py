@@ -3,9 +3,11 @@
 Invariants: everything that the source remembers of a partition is compared, the leader epoch included (R28,
 KAFKA-9338); a session goes on only with the answer to its last request: if that is lost, nobody knows which epoch the
 source is at, and the next request names everything anew (KAFKA-8052). What the source refused it has not taken note
-of: it is named again, though nothing about it has changed.
+of: it is named again, though nothing about it has changed. A request names no more than NAMED_MAX partitions, so that
+it is a small one for the source; those that are left come first in the next.
 """
 
+from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.model.errors import ErrorCode
@@ -13,6 +15,10 @@ from penstock.replication.fetch_sessions import FIRST_EPOCH, NO_SESSION
 from penstock.replication.ports import Key
 from penstock.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
+NAMED_MAX: Final = 1_000
+"""Partitions in one request; they take less than 64 KiB, which a source decodes and looks at at once."""
+LOOKED_AT_MAX: Final = 4_000
+"""Marked partitions that are looked at for one request."""
 _EPOCH_MAX: Final = 2**31 - 1
 
 
@@ -23,6 +29,8 @@ class Asking(NamedTuple):
     epoch: int
     topics: list[FetchTopic]
     forgotten: list[ForgottenTopic]
+    has_more: bool = False
+    """Whether there is more to name: the source need not wait for records before it answers."""
 
 
 class SourceSession:
@@ -53,26 +61,41 @@ class SourceSession:
 
     def ask(self, wanted: dict[Key, FetchPartition | None]) -> Asking:
         """The next request; `wanted` has every marked partition, or all if it is not incremental. None is unwanted."""
-        self._marked = {}
-        refused, self._refused = self._refused, set()
         if not self.is_incremental:
-            self.told = {key: each for key, each in wanted.items() if each is not None}
-            return Asking(self._id, self.epoch, _by_topic(self.told), [])
+            if len(wanted) > NAMED_MAX:  # without a session, too, all of them have their turn
+                wanted = {key: wanted[key] for key in (*(key for key in self._marked if key in wanted), *wanted)}
+            self._marked, self._refused = {}, set()
+            self.told = {}
+            for key, each in wanted.items():
+                if each is not None:
+                    if len(self.told) < NAMED_MAX:
+                        self.told[key] = each
+                    else:
+                        self._marked[key] = None
+            return Asking(self._id, self.epoch, _by_topic(self.told), [], bool(self._marked))
         changed: dict[Key, FetchPartition] = {}
         forgotten: dict[bytes, list[int]] = {}
+        count = 0
         for key, each in wanted.items():
+            self._marked.pop(key, None)
             if each is None:
                 if self.told.pop(key, None) is not None:
+                    count += 1
                     forgotten.setdefault(key[0], []).append(key[1])
-            elif key in refused or self.told.get(key) != each:
+            elif key in self._refused or self.told.get(key) != each:
+                if count >= NAMED_MAX:
+                    self._marked[key] = None
+                    continue
+                count += 1
+                self._refused.discard(key)
                 self.told[key] = changed[key] = each
         gone = [ForgottenTopic(topic_id=topic_id, partitions=numbers) for topic_id, numbers in forgotten.items()]
-        return Asking(self._id, self.epoch, _by_topic(changed), gone)
+        return Asking(self._id, self.epoch, _by_topic(changed), gone, bool(self._marked))
 
     @property
     def marked(self) -> list[Key]:
         """What is to be looked at for the next request, in order."""
-        return list(self._marked)
+        return list(islice(self._marked, LOOKED_AT_MAX))
 
     def answered(self, error: ErrorCode, session_id: int) -> bool:
         """The source has answered; False if the answer says nothing but that the session is over."""

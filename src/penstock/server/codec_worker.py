@@ -35,13 +35,14 @@ class CodecWorker:
 
     async def decode(self, request: type[R], version: int, frame: memoryview, position: int) -> R:
         """The request, if it is within the budget; else RequestTooCostly."""
-        return await self._run(partial(decode_request, request, version, frame, position, self._budget))
+        return await self.run(partial(decode_request, request, version, frame, position, self._budget))
 
     async def encode(self, response: Response, version: int, correlation_id: int) -> bytearray:
         """The whole frame of a response. Nobody may change the response meanwhile."""
-        return await self._run(partial(response_frame, response, version, correlation_id))
+        return await self.run(partial(response_frame, response, version, correlation_id))
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns or raises, which reads or writes a message."""
         time = asyncio.get_running_loop().time
         async with self._turn:
             rest_s = self._rests_until_s - time()

@@ -39,6 +39,8 @@ logger = logging.getLogger("penstock.connection")
 TURN_UNITS = 32
 """Requests served, or units of bytes read, without waiting; then the other connections get their turn."""
 UNIT_SHIFT = 15
+COSTLY_UNIT_SHIFT = 10
+"""Of requests whose bytes are not records: a kilobyte of small elements costs as much as a request."""
 FAREWELL_MS = 1_000
 FAREWELL_BYTES = 64 * 1024
 ADVICE: dict[type[Exception], str] = {
@@ -281,7 +283,7 @@ class ServedConnection:
                     await self._handle_plain(opened, frame, cost_bytes)
                 if self.is_stopping:
                     break
-                self._since_turn += 1 + (frame_bytes >> UNIT_SHIFT)
+                self._since_turn += 1 + (frame_bytes >> (UNIT_SHIFT if route.is_framed else COSTLY_UNIT_SHIFT))
                 if self._since_turn >= TURN_UNITS:
                     if self._ready:
                         await self._send_ready()

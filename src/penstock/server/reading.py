@@ -5,7 +5,8 @@ Slices pin their files; whoever does not send them calls `release`.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from penstock.log.index import AbortedTransaction
 from penstock.log.log import Log
@@ -15,11 +16,14 @@ from penstock.model.ports import FileSlice
 from penstock.replication.fetch_sessions import Fetching, Wanted
 from penstock.server.partition import Readable
 from penstock.server.partitions import Leader, Partitions
+from penstock.server.pieces import Turns, cut
 from penstock.server.traffic import EXPECTED
 from penstock.server.waiters import Watchers
 from penstock.wire.hot.fetch import FetchedPartition
 
 NO_RECORDS = b""
+PIECE_PARTITIONS: Final = 100
+"""Partitions that are looked at without a turn for others, where a request has many."""
 ABORTED_UNTRIMMED_MAX = 64
 """A longer list of aborted transactions is worth a look at where the slice really ends."""
 
@@ -53,10 +57,20 @@ class Reading:
     def look(self) -> None:
         """Reads every partition, within the bytes of the request."""
         self.release()
-        left = self._bytes_max
-        at_least_one = True  # the first batch of all is given whole whatever its size (KIP-74)
+        self._look_at_each(self._fetching.unsettled)
+
+    async def look_in_pieces(self, turns: Turns) -> None:
+        """The same with turns for others. Whoever is cancelled meanwhile releases what was found."""
+        self.release()
+        for piece in cut(list(self._fetching.unsettled), PIECE_PARTITIONS):
+            await turns.after(len(piece))
+            self._look_at_each(piece)
+
+    def _look_at_each(self, each: Iterable[Wanted]) -> None:
+        left = self._bytes_max - self.size_bytes
+        at_least_one = not self.size_bytes  # the first batch of all is given whole whatever its size (KIP-74)
         is_incremental = self._fetching.is_incremental
-        for wanted in self._fetching.unsettled:
+        for wanted in each:
             if is_incremental and self._knows_all(wanted):
                 self._settle(wanted)
                 continue

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.model.errors import ErrorCode
-from penstock.replication.fetch_sessions import EVICTION_MS, Fetching, FetchSessions, Told, Wanted
+from penstock.replication.fetch_sessions import (
+    CONSUMER_PARTITIONS_MAX,
+    EVICTION_MS,
+    Fetching,
+    FetchSessions,
+    Told,
+    Wanted,
+)
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.wire.hot.fetch import FetchedPartition
 from penstock.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
@@ -405,3 +412,80 @@ def test_consumers_sessions_are_looked_at_as_a_whole() -> None:
     for wanted in fetching.unsettled:
         fetching.settle(wanted)
     assert [wanted.index for wanted in go_on(sessions, session_id, 2).unsettled] == [0, 1]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def missing(wanted: Wanted) -> tuple[Wanted, FetchedPartition]:
+    return wanted, FetchedPartition(wanted.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_partitions_that_do_not_exist_make_no_session() -> None:
+    """300,000 of them took 53 MB each time, for two minutes."""
+    sessions = fresh()
+    fetching = sessions.begin(0, 0, topics(*(part(n) for n in range(1_000))), (), 0, has_ids=False)
+    told = fetching.answer([missing(wanted) for wanted in fetching.wanted], 0)
+    assert (told.session_id, len(told.found)) == (0, 1_000), "each is told of, and none is kept"
+    assert (len(sessions), sessions.partitions) == (0, 0)
+
+
+def test_a_few_that_do_not_exist_stay_so_that_they_are_told_of_once_they_do() -> None:
+    sessions = fresh()
+    fetching = sessions.begin(0, 0, topics(*(part(n) for n in range(5))), (), 0, has_ids=False)
+    session_id = fetching.answer([missing(wanted) for wanted in fetching.wanted], 0).session_id
+    assert session_id != 0
+    again = go_on(sessions, session_id, 1)
+    assert indexes(again.answer([found(wanted) for wanted in again.wanted], 0)) == [0, 1, 2, 3, 4]
+
+
+def test_a_session_ends_when_too_much_that_does_not_exist_is_added() -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, 2)
+    fetching = sessions.begin(session_id, 1, topics(*(part(n) for n in range(2, 300))), (), 0, has_ids=False)
+    assert not fetching.error_code
+    told = fetching.answer([missing(wanted) for wanted in fetching.wanted if wanted.index >= 2], 0)
+    assert (told.error_code, len(told.found)) == (ErrorCode.NONE, 298), "this answer is as always"
+    assert go_on(sessions, session_id, 2).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.partitions == 0
+
+
+def test_a_large_consumer_has_no_session_and_a_large_follower_has_one() -> None:
+    sessions = fresh()
+    assert open_session(sessions, CONSUMER_PARTITIONS_MAX + 1) == 0
+    assert open_session(sessions, CONSUMER_PARTITIONS_MAX) != 0
+    assert open_session(sessions, CONSUMER_PARTITIONS_MAX + 1, is_follower=True) != 0
+
+
+def test_a_consumers_session_that_grows_too_large_ends() -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, CONSUMER_PARTITIONS_MAX)
+    grown = sessions.begin(session_id, 1, topics(part(CONSUMER_PARTITIONS_MAX)), (), 0, has_ids=False)
+    assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "it names everything in the next request"
+    assert (len(sessions), sessions.partitions) == (0, 0)
+
+
+def test_all_sessions_together_hold_so_many_partitions() -> None:
+    sessions = FetchSessions(SimulatedEntropy(Random(1)), partitions_max=100)
+    ids = [open_session(sessions, 40), open_session(sessions, 40)]
+    assert open_session(sessions, 40) == 0, "another consumer goes without"
+    assert sessions.partitions == 80
+    assert open_session(sessions, 40, is_follower=True) != 0
+    assert ids[0] not in sessions, "a follower takes the room of the consumer that was not heard for longest"
+    assert sessions.partitions == 80
+    assert open_session(sessions, 90, is_follower=True) == 0
+    assert (len(sessions), sessions.partitions) == (1, 40)
+
+
+def test_what_is_counted_is_what_is_held() -> None:
+    sessions = fresh()
+    session_id = open_session(sessions, 5)
+    sessions.begin(session_id, 1, topics(part(3), part(7), part(7)), (), 0, has_ids=False)
+    assert sessions.partitions == 6
+    forget = [ForgottenTopic(topic="t", partitions=[0, 0, 9])]
+    fetching = sessions.begin(session_id, 2, (), forget, 0, has_ids=False)
+    assert sessions.partitions == len(list(fetching.wanted)) == 5
+    open_session(sessions, 2)
+    forget = [ForgottenTopic(topic="t", partitions=range(10))]
+    assert not sessions.begin(session_id, 3, (), forget, 0, has_ids=False).has_wanted
+    assert (len(sessions), sessions.partitions) == (1, 2)

@@ -43,6 +43,7 @@ from penstock.replication.follower import Following
 from penstock.replication.ports import ReplicaLog
 from penstock.replication.replicas import Replicas
 from penstock.replication.settings import FIRST_REST_MS, TRIM_WAIT_MS
+from penstock.replication.source_session import NAMED_MAX
 from penstock.wire.messages.fetch import FetchResponse
 from tests.simulation.log_histories import drive
 from tests.simulation.replication_disk import ModelLog
@@ -556,8 +557,12 @@ def test_a_partition_costs_nothing_while_nothing_happens_to_it(monkeypatch: pyte
         return wanted(self, bytes_max)
 
     stage = Stage(broker_id=2)
-    stage.learn(an_image({number: partition(1, 2) for number in range(count)}))
-    fetch = the_fetch(stage.answer(SendFetch(1, 1, None), an_answer(*map(found, range(count)))))  # type: ignore[arg-type]
+    fetch, rounds = the_fetch(stage.learn(an_image({number: partition(1, 2) for number in range(count)}))), 0
+    while fetch.request.topics:
+        assert len(named(fetch)) <= NAMED_MAX
+        fetch = the_fetch(stage.answer(fetch, an_answer(*map(found, named(fetch)))))
+        rounds += 1
+    assert count / NAMED_MAX <= rounds <= 15, "they are named in requests that are small for their source"
     monkeypatch.setattr(Following, "wanted", counted)
     for _ in range(10):
         fetch = the_fetch(stage.answer(fetch, an_answer()))

@@ -3,7 +3,7 @@
 from penstock.model.errors import ErrorCode
 from penstock.replication.fetch_sessions import Fetching, FetchSessions
 from penstock.replication.ports import Key
-from penstock.replication.source_session import Asking, SourceSession
+from penstock.replication.source_session import NAMED_MAX, Asking, SourceSession
 from penstock.wire.messages.fetch import FetchPartition
 from tests.unit.metadata.world import Dice
 from tests.unit.replication.stage import key
@@ -103,3 +103,51 @@ def test_session_epochs_begin_again_behind_the_last_one() -> None:
     session.epoch = 2**31 - 1
     session.answered(ErrorCode.NONE, 7)
     assert session.epoch == 1
+
+
+def many(first: int, count: int, offset: int = 0) -> dict[Key, FetchPartition | None]:
+    return {key(n): wanted(offset, number=n) for n in range(first, first + count)}
+
+
+def names(asking: Asking) -> list[int]:
+    return [each.partition for topic in asking.topics for each in topic.partitions]
+
+
+def test_many_partitions_are_named_in_several_requests() -> None:
+    """10,000 in one request kept the source from everything else for a quarter of a second."""
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    everything = many(0, 2 * NAMED_MAX + 5)
+    first = session.ask(everything)
+    assert (len(names(first)), first.has_more) == (NAMED_MAX, True)
+    session.answered(ErrorCode.NONE, arrive(sessions, first).answer([], 0).session_id)
+    seen = names(first)
+    while session.marked:
+        asking = session.ask({each: everything[each] for each in session.marked})
+        assert len(names(asking)) <= NAMED_MAX
+        assert session.answered(ErrorCode.NONE, arrive(sessions, asking).answer([], 0).session_id)
+        seen += names(asking)
+    assert not asking.has_more
+    assert seen == list(range(2 * NAMED_MAX + 5))
+
+
+def test_without_a_session_all_have_their_turn() -> None:
+    session = SourceSession()
+    everything = many(0, 2 * NAMED_MAX)
+    first = session.ask(everything)
+    session.answered(ErrorCode.NONE, 0)
+    for number in names(first):
+        session.mark(key(number))  # all of them were answered
+    second = session.ask(everything)
+    assert sorted(names(first) + names(second)) == list(range(2 * NAMED_MAX))
+
+
+def test_what_was_refused_waits_for_its_turn_too() -> None:
+    sessions, session = FetchSessions(Dice()), SourceSession()
+    few = many(0, 2)
+    session.answered(ErrorCode.NONE, arrive(sessions, session.ask(few)).answer([], 0).session_id)
+    session.refused(key(1))
+    asking = session.ask({**many(10, NAMED_MAX), **few})
+    assert 1 not in names(asking)
+    assert asking.has_more
+    session.answered(ErrorCode.NONE, arrive(sessions, asking).answer([], 0).session_id)
+    assert names(session.ask({each: few[each] for each in session.marked})) == [1]

@@ -80,7 +80,7 @@ def test_only_so_many_large_requests_are_under_way(drive: Drive) -> None:
         place.script.shut += [1, 2, 3]
         peers = [await place.connect() for _ in range(3)]
         for number, peer in enumerate(peers, 1):
-            await peer.send(plain(number, 2_000))
+            await peer.send(plain(number, 5_000))
             await place.settle()
         assert place.script.began == [1, 2]
         small = await place.connect()
@@ -98,9 +98,9 @@ def test_a_client_that_goes_leaves_its_slot_to_others(drive: Drive) -> None:
     async def story(place: Place) -> None:
         place.script.shut += [1]
         gone, other = await place.connect(), await place.connect()
-        await gone.send(plain(1, 2_000))
+        await gone.send(plain(1, 5_000))
         await place.until(lambda: place.script.began)
-        await other.send(plain(2, 2_000))
+        await other.send(plain(2, 5_000))
         await place.settle()
         for connection in place.node.listener:
             if connection.number == 1 and connection.task is not None:
@@ -209,7 +209,7 @@ def test_what_workers_do_is_the_same_every_time() -> None:
     async def story(place: Place) -> None:
         async def client() -> None:
             peer = await place.connect()
-            await peer.send(plain(1, 3_000), commit(2, 3_000), produce(3))
+            await peer.send(plain(1, 5_000), commit(2, 5_000), produce(3))
             assert await peer.answers(3) == [1, 2, 3]
 
         await asyncio.gather(*(client() for _ in range(5)))

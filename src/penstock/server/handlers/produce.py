@@ -6,9 +6,12 @@ Answers   when its records are durable here (acks=1), when the high watermark ha
           never answered; an error then closes the connection, which is how such a producer learns of it. What was sent
           behind a batch that is to come again is refused like that batch, and not as out of order. Internal topics
           are INVALID_TOPIC_EXCEPTION. Large batches whose records are opened are opened by workers; later requests of
-          the connection wait for that.
+          the connection wait for that. Requests of many partitions or bytes are appended in pieces; a partition that is
+          named several times is refused, once, with INVALID_REQUEST.
 Departs   from Kafka 4.3: acks=1 waits for the leader's disk; batches of transactions are INVALID_TXN_STATE until there
-          are transactions; `error_message` says which rule a batch broke, `record_errors` stays empty.
+          are transactions; of a partition that is named several times Kafka appends one batch; a request names at most
+          `produce_partitions_max` partitions; `error_message` says which rule a batch broke, `record_errors` stays
+          empty.
 """
 
 from collections.abc import Sequence
@@ -16,17 +19,33 @@ from functools import partial
 from typing import Final
 
 from penstock.model.errors import ErrorCode, OutOfOrderSequence, ProtocolError
+from penstock.model.limits import MIB
 from penstock.records.check import DEFAULT_RULES, Rules, check_batch, without_opening
 from penstock.records.header import HEADER_BYTES, TRANSACTIONAL_BIT, BatchView
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.handlers.produce_answer import Outcome, write_outcomes
-from penstock.server.handlers.produce_wait import ALL, LEADER, NO_ANSWER, Confirmation, is_reached, too_few
+from penstock.server.handlers.produce_wait import (
+    ALL,
+    LEADER,
+    NO_ANSWER,
+    Confirmation,
+    ManyConfirmed,
+    is_reached,
+    too_few,
+)
 from penstock.server.opening import is_small
-from penstock.server.serving import Answer, Call, Unfinished, serves_frames
+from penstock.server.pieces import Turns
+from penstock.server.serving import Answer, Buffers, Call, Unfinished, serves_frames
 from penstock.wire.hot.produce import ProducedPartition, read_produce
 from penstock.wire.messages.produce import ProduceRequest
 
 _ATTRIBUTES_LOW_BYTE = 22
+AT_ONCE_PARTITIONS: Final = 500
+AT_ONCE_BYTES: Final = 8 * MIB
+"""A request of more than that is appended in pieces, with turns for others."""
+ELEMENT_SHIFT: Final = 14
+"""To append so many bytes, as a power of two, takes as long as an element of `pieces`."""
+REPEATED: Final = "the partition is named several times in one request; send one batch for it"
 OPENED_AT_ONCE: Final = 16
 """Small batches that are opened on the loop; of a request with more partitions all are opened by workers."""
 SENT_BEFORE = "what the producer sent before has to come first; send both again, in order"
@@ -44,35 +63,69 @@ def produce(call: Call, frame: memoryview, position: int) -> Answer | Unfinished
     if acks not in (NO_ANSWER, LEADER, ALL):
         sentence = f"acks is {acks}, but only 0, 1 and -1 have a meaning"
         refused = [_refused(topic, index, ErrorCode.INVALID_REQUIRED_ACKS, sentence) for topic, index, _ in parts]
+        if len(parts) > AT_ONCE_PARTITIONS:
+            return node.codec.run(partial(write_outcomes, call.version, call.correlation_id, refused))
         return write_outcomes(call.version, call.correlation_id, refused)
+    if len(parts) > 1:
+        repeated = _repeated(parts)
+        if repeated or len(parts) > AT_ONCE_PARTITIONS or call.request_bytes > AT_ONCE_BYTES:
+            return Unfinished(_append_in_pieces(call, node, parts, [], acks, timeout_ms, repeated))
     now_ms = node.clock.wall_ms()
     outcomes: list[Outcome] = []
     opens_small = len(parts) <= OPENED_AT_ONCE
     for part in parts:
         outcome = _append(node, part, acks, now_ms, opens_small=opens_small)
         if outcome is None:
-            return Unfinished(_open_and_go_on(call, node, parts, outcomes, acks, timeout_ms))
+            return Unfinished(_append_in_pieces(call, node, parts, outcomes, acks, timeout_ms, {}))
         outcomes.append(outcome)
     return _answer(call, outcomes, acks, timeout_ms)
 
 
-async def _open_and_go_on(
+def _repeated(parts: Sequence[ProducedPartition]) -> dict[tuple[str | bytes, int], None]:
+    """Partitions that are named more than once."""
+    named: set[tuple[str | bytes, int]] = set()
+    repeated: dict[tuple[str | bytes, int], None] = {}
+    for topic, index, _ in parts:
+        key = (topic, index)
+        if key in named:
+            repeated[key] = None
+        named.add(key)
+    return repeated
+
+
+async def _append_in_pieces(
     call: Call,
     node: Needs,
     parts: Sequence[ProducedPartition],
     outcomes: list[Outcome],
     acks: int,
     timeout_ms: int,
+    repeated: dict[tuple[str | bytes, int], None],
 ) -> Answer:
-    """The rest of a request in which batches have to be opened that are too large for the loop."""
+    """A request of many partitions or bytes, or one in which large batches have to be opened; or the rest of it."""
+    turns, refused = Turns(), dict.fromkeys(repeated, False)
     for part in parts[len(outcomes) :]:
+        topic, index, records = part
+        await turns.after(1 + (len(records or b"") >> ELEMENT_SHIFT))
+        if repeated and (topic, index) in repeated:
+            if not refused[topic, index]:
+                refused[topic, index] = True
+                outcomes.append(_refused(topic, index, ErrorCode.INVALID_REQUEST, REPEATED))
+            continue
         outcome = _append(node, part, acks, node.clock.wall_ms(), opens_small=False)
         if outcome is None:
             verdict = await _open(node, part)
             outcome = _append(node, part, acks, node.clock.wall_ms(), verdict, opens_small=False)
         assert outcome is not None
         outcomes.append(outcome)
-    return _answer(call, outcomes, acks, timeout_ms)
+    if len(outcomes) <= AT_ONCE_PARTITIONS or acks == NO_ANSWER:
+        return _answer(call, outcomes, acks, timeout_ms)
+    return _answer_many(call, node, outcomes, acks, timeout_ms)
+
+
+async def _answer_many(call: Call, node: Needs, outcomes: Sequence[Outcome], acks: int, timeout_ms: int) -> Buffers:
+    await ManyConfirmed(call.version, call.correlation_id, outcomes, acks, timeout_ms).wait()
+    return await node.codec.run(partial(write_outcomes, call.version, call.correlation_id, outcomes))
 
 
 async def _open(node: Needs, part: ProducedPartition) -> ProtocolError | Rules:

@@ -98,7 +98,34 @@ class Confirmation(Later):
                 _fail(outcome, ErrorCode.REQUEST_TIMED_OUT, "the records were appended, but not confirmed in time")
             elif self._acks == ALL and not partition.has_enough_in_sync:
                 _fail(outcome, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, too_few(partition))
-        self._done(write_outcomes(self._version, self._correlation_id, self._outcomes))
+        self._done(self._written())
+
+    def _written(self) -> Buffers:
+        return write_outcomes(self._version, self._correlation_id, self._outcomes)
+
+
+class ManyConfirmed(Confirmation):
+    """The same for so many partitions that a worker writes the answer: outcomes say what became of them."""
+
+    __slots__ = ()
+
+    async def wait(self) -> None:
+        """Until all are confirmed, or the time is up."""
+        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_: Buffers) -> None:
+            if not finished.done():
+                finished.set_result(None)
+
+        self.begin(done, finished.set_exception)
+        try:
+            await finished
+        except BaseException:
+            self.cancel()
+            raise
+
+    def _written(self) -> Buffers:
+        return ()
 
 
 def is_reached(partition: Partition, end_offset: int, acks: int) -> bool:

@@ -167,8 +167,11 @@ class Cluster(Stand):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.quorum.stop()
 
-    def call(self, api: int, version: int, correlation_id: int = 7) -> Call:
-        return Call(cast("Any", self), Api(api), version, correlation_id, "me", "10.0.0.9:1", self.local)
+    def call(self, api: int, version: int, correlation_id: int = 7, *, request_bytes: int = 0) -> Call:
+        node = cast("Any", self)
+        return Call(
+            node, Api(api), version, correlation_id, "me", "10.0.0.9:1", self.local, request_bytes=request_bytes
+        )
 
     async def create(self, *topics: NewTopic | str) -> list[CreatedTopic]:
         """Topics past all handlers, ready to be written."""

@@ -19,6 +19,7 @@ from penstock.records.check import DEFAULT_RULES, Rules
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import batches
 from penstock.replication.fetch_sessions import FetchSessions
+from penstock.server.codec_worker import CodecWorker
 from penstock.server.group_commit import GroupCommit
 from penstock.server.handlers.fetch import fetch
 from penstock.server.handlers.produce import produce
@@ -87,6 +88,7 @@ class Stand:
         self.data_path = "data/of/node-1"
         self.workers = SimulatedWorkers(cast("Any", asyncio.get_running_loop()), Random(1))
         self.opener = WorkerOpener(self.workers)
+        self.codec = CodecWorker(self.workers)
 
     async def start(self) -> None:
         self.directory = await open_directory(
@@ -116,8 +118,9 @@ class Stand:
         self.partitions.add(partition)
         return partition
 
-    def call(self, api: int, version: int, correlation_id: int = 7) -> Call:
-        return Call(cast("Any", self), Api(api), version, correlation_id, "me", "peer:1", "local:2")
+    def call(self, api: int, version: int, correlation_id: int = 7, *, request_bytes: int = 0) -> Call:
+        node = cast("Any", self)
+        return Call(node, Api(api), version, correlation_id, "me", "peer:1", "local:2", request_bytes=request_bytes)
 
     async def ask(self, handler: Callable[[Any, Call], Awaitable[Any]], request: Request, version: int) -> Any:
         """A plain handler, through the codec both ways."""
@@ -127,11 +130,12 @@ class Stand:
 
     async def begin(self, request: ProduceRequest | FetchRequest, version: int, correlation_id: int = 7) -> Answer:
         """The first stage of an overlapping handler."""
-        call = self.call(request.KEY, version, correlation_id)
+        body = encode(request, version)
+        call = self.call(request.KEY, version, correlation_id, request_bytes=len(body))
         if isinstance(request, ProduceRequest):
-            answer = produce(call, memoryview(bytearray(b"head") + encode(request, version)), 4)
+            answer = produce(call, memoryview(bytearray(b"head") + body), 4)
         else:
-            answer = fetch(decode(FetchRequest, version, encode(request, version)), call)
+            answer = fetch(decode(FetchRequest, version, body), call)
         return await answer.rest if isinstance(answer, Unfinished) else answer
 
     async def produce(self, request: ProduceRequest, version: int = 12) -> ProduceResponse:

@@ -17,6 +17,7 @@ from penstock.server.predecessors import REMEMBERED_MAX, REMEMBERED_MS, Predeces
 from penstock.server.serving import Buffers, Later
 from penstock.wire.headers import response_frame
 from penstock.wire.hot.produce import ProducedPartition
+from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.server.handlers.stand import (
     FSYNC,
     NONE,
@@ -545,5 +546,109 @@ def test_a_malformed_request_appends_nothing() -> None:
 def test_no_partitions_is_an_empty_answer() -> None:
     async def story(stand: Stand) -> None:
         assert (await stand.produce(to_produce())).responses == ()
+
+    running(story)
+
+
+# --- many partitions --------------------------------------------------------------------------------------------------
+
+
+def many(count: int, *, acks: int = -1, records: bytes | None = None) -> ProduceRequest:
+    parts = [PartitionProduceData(index=n, records=a_batch() if records is None else records) for n in range(count)]
+    topic = TopicProduceData(name="t", topic_id=topic_id("t"), partition_data=parts)
+    return ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=[topic])
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_request_of_many_partitions_has_turns_for_others(acks: int) -> None:
+    """It was appended without a pause, however many they were."""
+
+    async def story(stand: Stand) -> None:
+        for index in range(3):
+            await stand.add(index=index)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while turns < 1_000:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(other())
+        response = await stand.produce(many(3_000, acks=acks))
+        counting.cancel()
+        assert turns >= 6
+        (topic,) = response.responses
+        assert [part.index for part in topic.partition_responses] == list(range(3_000))
+        codes = [part.error_code for part in topic.partition_responses]
+        assert codes[:3] == [NONE] * 3
+        assert set(codes[3:]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    running(story)
+
+
+def test_requests_of_many_partitions_are_appended_in_order() -> None:
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        for number in range(3):
+            response = await stand.produce(many(600, acks=1))
+            assert response.responses[0].partition_responses[0].base_offset == number
+        assert partition.log.written_end == 3
+
+    running(story)
+
+
+@pytest.mark.parametrize("count", [1, 2, 600])
+def test_a_partition_that_is_named_several_times_is_refused_once(count: int) -> None:
+    """Kafka keeps one batch of them; what became of the other would be anybody's guess."""
+
+    async def story(stand: Stand) -> None:
+        twice = await stand.add()
+        others = [await stand.add(index=index) for index in range(1, 3)]
+        again = [("t", 0, a_batch())] * count
+        request = to_produce(("t", 0, a_batch()), ("t", 1, a_batch()), *again, ("t", 2, a_batch()), acks=1)
+        response = await stand.produce(request)
+        found = [part for topic in response.responses for part in topic.partition_responses]
+        assert [(part.index, part.error_code) for part in found] == [
+            (0, ErrorCode.INVALID_REQUEST),
+            (1, NONE),
+            (2, NONE),
+        ]
+        assert found[0].error_message is not None
+        assert "named several times" in found[0].error_message
+        assert twice.log.written_end == 0
+        assert [other.log.written_end for other in others] == [1, 1]
+
+    running(story)
+
+
+def test_a_repeated_partition_ends_the_connection_of_a_producer_that_wants_no_answer() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add()
+        with pytest.raises(UnansweredProduceFailed, match="named several times"):
+            await stand.begin(to_produce(("t", 0, a_batch()), ("t", 0, a_batch()), acks=0), 12)
+
+    running(story)
+
+
+def test_many_partitions_are_confirmed_or_time_out_together() -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add(settings=FSYNC)
+        began_s = now_s()
+        response = await stand.produce(many(600, acks=1))
+        assert response.responses[0].partition_responses[0].error_code == NONE
+        assert now_s() - began_s >= 0.2, "the disk takes that long"
+        request = many(600, acks=1)
+        response = await stand.produce(ProduceRequest(acks=1, timeout_ms=10, topic_data=request.topic_data))
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    running(story, sync_s=0.2)
+
+
+def test_unknown_acks_are_answered_for_many_partitions_too() -> None:
+    async def story(stand: Stand) -> None:
+        response = await stand.produce(many(2_000, acks=7, records=b""))
+        codes = {part.error_code for part in response.responses[0].partition_responses}
+        assert codes == {ErrorCode.INVALID_REQUIRED_ACKS}
 
     running(story)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.model.errors import ErrorCode
+from penstock.model.errors import ErrorCode, RequestTooCostly
 from penstock.server.partition import Partition
 from penstock.wire.messages.fetch import FetchResponse, ForgottenTopic
 from tests.unit.server.handlers.stand import (
@@ -214,5 +214,103 @@ def test_when_there_is_no_room_readers_are_served_without_a_session() -> None:
             await stand.add(index=index)
         ids = [await begin(stand) for _ in range(3)]
         assert [session_id > 0 for session_id in ids] == [True, True, False]
+
+    running(story)
+
+
+# --- many partitions --------------------------------------------------------------------------------------------------
+
+MANY = 3_000
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
+def test_a_fetch_of_many_partitions_is_looked_at_in_pieces(version: int) -> None:
+    """300,000 that did not exist kept everybody waiting, and stayed in a session."""
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        stand.append(partition)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while turns < 1_000:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(other())
+        response = await stand.fetch(to_fetch(*(part(n) for n in range(MANY)), session_epoch=0), version)
+        counting.cancel()
+        assert turns >= 10
+        found = parts_of(response)
+        assert len(found) == MANY
+        assert offsets(found[0]) == [0]
+        assert {found[n].error_code for n in range(1, MANY)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert response.session_id == 0
+        assert (len(stand.fetch_sessions), stand.fetch_sessions.partitions) == (0, 0)
+
+    running(story)
+
+
+def test_a_fetch_of_many_partitions_waits_for_records_and_for_its_time() -> None:
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index) for index in range(1_500)]
+        request = to_fetch(*(part(n) for n in range(1_500)), session_epoch=0, max_wait_ms=5_000)
+        began_s = now_s()
+        answer = asyncio.create_task(stand.fetch(request))
+        await asyncio.sleep(1)
+        assert not answer.done()
+        stand.append(partitions[77])
+        response = await answer
+        assert 1 <= now_s() - began_s < 2
+        assert offsets(parts_of(response)[77]) == [0]
+        session_id = response.session_id
+        assert session_id != 0
+        empty = to_fetch(*(part(n, offset=n == 77) for n in range(1_500)), session_epoch=-1, max_wait_ms=500)
+        began_s = now_s()
+        assert len(parts_of(await stand.fetch(empty))) == 1_500
+        assert 0.5 <= now_s() - began_s < 1
+
+    running(story)
+
+
+def test_a_session_takes_many_partitions_at_once() -> None:
+    async def story(stand: Stand) -> None:
+        partitions = [await stand.add(index=index) for index in range(1_500)]
+        session_id = await begin(stand, count=1)
+        stand.append(partitions[800])
+        response = await go_on(stand, session_id, 1, *(part(n) for n in range(1, 1_500)))
+        assert (response.error_code, response.session_id) == (NONE, session_id)
+        assert offsets(parts_of(response)[800]) == [0]
+        assert stand.fetch_sessions.partitions == 1_500
+        assert parts_of(await go_on(stand, session_id, 2, part(800, 1))) == {}
+        forgotten = [ForgottenTopic(topic="t", topic_id=topic_id("t"), partitions=range(20_000))]
+        response = await go_on(stand, session_id, 3, forgotten_topics_data=forgotten)
+        assert (response.error_code, parts_of(response), len(stand.fetch_sessions)) == (NONE, {}, 0)
+
+    running(story)
+
+
+def test_a_client_that_goes_while_many_partitions_are_looked_at_leaves_nothing_pinned() -> None:
+    async def story(stand: Stand) -> None:
+        for index in range(1_500):
+            stand.append(await stand.add(index=index))
+        request = to_fetch(*(part(n) for n in range(1_500)), session_epoch=-1, max_bytes=1 << 30)
+        answer = asyncio.create_task(stand.fetch(request))
+        for _ in range(6):
+            await asyncio.sleep(0)
+        assert stand.pins
+        answer.cancel()
+        await asyncio.gather(answer, return_exceptions=True)
+        assert not stand.pins
+        await asyncio.sleep(1)
+
+    running(story)
+
+
+def test_no_more_partitions_than_allowed_are_fetched_at_once() -> None:
+    async def story(stand: Stand) -> None:
+        with pytest.raises(RequestTooCostly, match="more than 20,000 partitions"):
+            await stand.fetch(to_fetch(*(part(n) for n in range(20_001)), session_epoch=-1))
 
     running(story)
