@@ -71,7 +71,8 @@ _bench-tools:
 pages:
     python -m docs.pages
 
-# random lives of a log on a lossy disk, 20,000 and more; adds to docs/results/power-cuts.md
+# random lives of a log on a lossy disk, 20,000 and more; --kind "overlapping operations" for those alone; adds to
+# docs/results/power-cuts.md
 power-cuts *arguments:
     python -m tests.simulation.campaign --record {{ arguments }}
 

@@ -351,10 +351,10 @@ def recovery_is_interrupted() -> None:
 def test_r30_a_crash_during_recovery_is_no_clean_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     recovery_is_interrupted()
 
-    async def leaves_the_marker(disk: Disk, _findings: object) -> bool:
-        return disk.exists("clean")
+    async def leaves_the_marker(_disk: Disk) -> None:
+        return None
 
-    with remedy_out(monkeypatch, (directory_module, "_take_marker", leaves_the_marker)):
+    with remedy_out(monkeypatch, (directory_module, "_remove_marker", leaves_the_marker)):
         recovery_is_interrupted()
 
 

@@ -24,6 +24,7 @@ from penstock.log.settings import Durability
 from tests.revision import revision
 from tests.simulation.log_faults import run_failing_syncs, run_flip, run_full_disk
 from tests.simulation.log_histories import run_history
+from tests.simulation.log_overlaps import run_overlaps
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 KINDS: dict[str, tuple[Callable[[int], object], float]] = {
@@ -32,6 +33,7 @@ KINDS: dict[str, tuple[Callable[[int], object], float]] = {
     "bit flips": (run_flip, 1.0),
     "failing syncs": (run_failing_syncs, 0.25),
     "full disk": (run_full_disk, 0.25),
+    "overlapping operations": (run_overlaps, 1.0),
 }
 CHUNK = 100
 
@@ -49,7 +51,7 @@ def run_chunk(job: tuple[str, int, int]) -> Outcome:
     for seed in range(first, first + count):
         try:
             found = run(seed)
-            cuts += found if kind.startswith("power") and isinstance(found, int) else 0
+            cuts += found if kind.startswith(("power", "overlap")) and isinstance(found, int) else 0
         except Exception:
             traceback.print_exc()
             print(f"FAILED: {kind}, seed {seed}", file=sys.stderr, flush=True)
@@ -76,6 +78,7 @@ def run_kind(kind: str, first: int, count: int, workers: int) -> tuple[Outcome, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20_000, help="histories of each kind of power cut")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only this kind; may be repeated")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
@@ -83,6 +86,8 @@ def main() -> None:
     commit = revision()
     failed = 0
     for kind, (_, share) in KINDS.items():
+        if options.kind and kind not in options.kind:
+            continue
         first = 1_000_000 + sum(run["histories"] for run in runs if run["kind"] == kind)
         outcome, seconds = run_kind(kind, first, int(options.count * share), options.workers)
         failed += len(outcome.failed)
@@ -117,6 +122,8 @@ def write(runs: list[dict[str, Any]]) -> None:
         mine = [run for run in runs if run["kind"] == kind]
         histories, cuts = sum(r["histories"] for r in mine), sum(r["cuts"] for r in mine)
         failures = sum(len(r["failed"]) for r in mine)
+        if not mine:
+            continue
         newest = mine[-1]
         rows.append(f"| {kind} | {histories:,} | {cuts:,} | {failures} | {newest['date']} | {newest['revision']} |")
     text = f"""# Power cuts, flipped bits, failing syncs, full disks
@@ -125,6 +132,11 @@ Random lives of a log on a lossy disk, held against a plain Python list (`tests/
 commits, rolls, truncations, deletions, clean and unclean ends; the power goes at any wait for the disk, also during
 recovery. What must hold: nothing acknowledged is lost (in `fsync` mode), never a hole, a duplicate offset or a wrong
 byte (in both); a failed sync takes the log offline; a flipped bit anywhere is noticed and never taken for a torn tail.
+
+Overlapping operations (`tests/simulation/log_overlaps.py`): up to three logs of a directory; group commit beside one
+operation that holds upkeep's lock (sealing, deletion, replacement, truncation, restart at an offset, removal) and one
+that does not (creation, keeping room), beside appends and readers. Kills, power cuts, failing syncs and flipped bits
+come at any wait. The column counts kills and power cuts together there.
 
 | Kind | Histories | Power cuts | Failed | Last run | Revision |
 |---|--:|--:|--:|---|---|

@@ -23,9 +23,11 @@ from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import BatchView
+from tests.simulation.invariants import broken
 
 T = TypeVar("T")
 FROM_COORDINATOR = Rules(is_from_client=False)
+TRANSACTIONAL_ID = 7
 
 
 class PowerCut(BaseException):
@@ -90,6 +92,77 @@ class Expected:
         self.batches = [b for b in self.batches if self._end_of(b[1]) <= end]
 
 
+def open_small(
+    disk: LossyDisk, settings: LogSettings, now_ms: int, waits_before_cut: int | None = None
+) -> DataDirectory:
+    """Opens a directory whose ledger, reserve and pool are small, so that they fill up within a history."""
+    return drive(
+        open_directory(
+            disk,
+            cluster_id="c",
+            node_id=1,
+            entropy=ZeroEntropy(),
+            now_ms=now_ms,
+            settings_for=lambda _topic, _partition: settings,
+            ledger_bytes=1024,
+            reserve_bytes=512,
+            files_open_max=2,
+            maps_open_max=1,
+        ),
+        waits_before_cut,
+    )
+
+
+def a_random_batch(random: Random, producer_id: int, sequence: int, now_ms: int) -> bytearray:
+    """A batch of one to five records. Producer 7 is transactional, a negative id is no producer."""
+    builder = BatchBuilder(
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence if producer_id >= 0 else -1,
+        is_transactional=producer_id == TRANSACTIONAL_ID,
+    )
+    for _ in range(random.choice([1, 1, 2, 5])):
+        size = random.choice([0, 10, 100, 700])
+        builder.append(random.randbytes(4), random.randbytes(size), timestamp_ms=now_ms)
+    return builder.build()
+
+
+def a_random_marker(random: Random, now_ms: int) -> bytearray:
+    """The marker that ends the transaction of producer 7."""
+    kind = random.choice([ControlType.COMMIT, ControlType.ABORT])
+    return marker_batch(
+        EndTransactionMarker(kind, 0), producer_id=TRANSACTIONAL_ID, producer_epoch=0, timestamp_ms=now_ms
+    )
+
+
+def stored_batches(log: Log, disk: LossyDisk) -> list[tuple[int, bytes]]:
+    """(base offset, bytes) of every batch in the files of a log."""
+    found = []
+    for segment in log.segments:
+        file = disk.open(log.path_of(segment, "log"))
+        assert file.size() == segment.size_bytes
+        found += [(b.base_offset, bytes(b.whole)) for _, b in scan_batches(file, 0, file.size())]
+        file.close()
+    return found
+
+
+def check_derived(log: Log, found: list[tuple[int, bytes]]) -> None:
+    """Epochs, producers and high watermark agree with the batches."""
+    if not log.start_offset <= log.high_watermark <= log.written_end:
+        broken("HighWatermark", f"{log.high_watermark} is outside {log}")
+    for base, data in found:
+        if base >= log.start_offset and log.epochs.epoch_at(base) != BatchView(data).leader_epoch:
+            broken("Epochs", f"{log}: offset {base} is of epoch {BatchView(data).leader_epoch}")
+    if log.segments[0].base_offset == 0:
+        again = ProducerStates()
+        for _, data in found:
+            batch = BatchView(data)
+            if batch.producer_id >= 0:
+                again.apply(batch, 0, 0)
+        if _essence(again) != _essence(log.producers):
+            broken("Producers", f"{log}: producers are not what the batches make of them")
+
+
 class History:
     """One life."""
 
@@ -116,51 +189,25 @@ class History:
     # --- operations -----------------------------------------------------------------------------------------------
 
     def open(self, waits_before_cut: int | None = None) -> DataDirectory:
-        return drive(
-            open_directory(
-                self.disk,
-                cluster_id="c",
-                node_id=1,
-                entropy=ZeroEntropy(),
-                now_ms=self.now_ms,
-                settings_for=lambda _topic, _partition: self.settings,
-                ledger_bytes=1024,
-                reserve_bytes=512,
-                files_open_max=2,
-                maps_open_max=1,
-            ),
-            waits_before_cut,
-        )
+        return open_small(self.disk, self.settings, self.now_ms, waits_before_cut)
 
     def append(self) -> None:
         random = self.random
         producer_id = random.choice([-1, -1, 5, 6, 7])
-        is_transactional = producer_id == 7
-        builder = BatchBuilder(
-            producer_id=producer_id,
-            producer_epoch=0 if producer_id >= 0 else -1,
-            base_sequence=self.sequences.get(producer_id, 0) if producer_id >= 0 else -1,
-            is_transactional=is_transactional,
-        )
-        for _ in range(random.choice([1, 1, 2, 5])):
-            size = random.choice([0, 10, 100, 700])
-            builder.append(random.randbytes(4), random.randbytes(size), timestamp_ms=self.now_ms)
-        data = builder.build()
+        data = a_random_batch(random, producer_id, self.sequences.get(producer_id, 0), self.now_ms)
         count = BatchView(data).count
         self.now_ms += random.choice([0, 1, 20])
         self._append(data, Rules())
         if producer_id >= 0:
             self.sequences[producer_id] = self.sequences.get(producer_id, 0) + count
-        if is_transactional:
+        if producer_id == TRANSACTIONAL_ID:
             self.open_transactions.add(producer_id)
 
     def end_transaction(self) -> None:
         if not self.open_transactions:
             return
         self.open_transactions.clear()
-        kind = self.random.choice([ControlType.COMMIT, ControlType.ABORT])
-        marker = marker_batch(EndTransactionMarker(kind, 0), producer_id=7, producer_epoch=0, timestamp_ms=self.now_ms)
-        self._append(marker, FROM_COORDINATOR)
+        self._append(a_random_marker(self.random, self.now_ms), FROM_COORDINATOR)
 
     def _append(self, data: bytearray, rules: Rules) -> None:
         base = self.log.append(data, leader_epoch=self.epoch, now_ms=self.now_ms, rules=rules).base_offset
@@ -274,35 +321,11 @@ class History:
             assert log.written_end >= expected.end, "a process crash loses nothing that was written"
         if self.settings.durability is Durability.FSYNC:
             assert log.written_end >= expected.promised_end, f"lost {log.written_end} < {expected.promised_end}"
-        found = self._stored_batches()
+        found = stored_batches(log, self.disk)
         known = [b for b in expected.batches if BatchView(b[1]).last_offset >= log.segments[0].base_offset]
         assert found == known[: len(found)], "a hole, a duplicate or a wrong byte"
-        assert log.start_offset <= log.high_watermark <= log.written_end, "committed is what the log does not have"
         self.check_reads()
-        self._check_derived(found)
-
-    def _stored_batches(self) -> list[tuple[int, bytes]]:
-        found = []
-        for segment in self.log.segments:
-            file = self.disk.open(self.log.path_of(segment, "log"))
-            assert file.size() == segment.size_bytes
-            found += [(b.base_offset, bytes(b.whole)) for _, b in scan_batches(file, 0, file.size())]
-            file.close()
-        return found
-
-    def _check_derived(self, found: list[tuple[int, bytes]]) -> None:
-        """Epochs, producers and index say what the batches say."""
-        log = self.log
-        for base, data in found:
-            if base >= log.start_offset:
-                assert log.epochs.epoch_at(base) == BatchView(data).leader_epoch
-        if log.segments[0].base_offset == 0:
-            again = ProducerStates()
-            for _, data in found:
-                batch = BatchView(data)
-                if batch.producer_id >= 0:
-                    again.apply(batch, 0, 0)
-            assert _essence(again) == _essence(log.producers)
+        check_derived(log, found)
 
     def check_reads(self) -> None:
         """Any offset is found, with the right bytes, and never anything at or behind the limit."""

@@ -55,12 +55,19 @@ class Mutants:
     """Those of one kind of world."""
 
     def __init__(
-        self, kind: str, run_seed: Callable[[int], Any], seeds_max: int, must_fall: tuple[str, ...] = ()
+        self,
+        kind: str,
+        run_seed: Callable[[int], Any],
+        seeds_max: int,
+        must_fall: tuple[str, ...] = (),
+        each: str = "a world of 60 virtual seconds",
     ) -> None:
         self.kind = kind
         self.seeds_max = seeds_max
         self.must_fall = must_fall
         """Invariants that have to be seen to fall, each by some mutant."""
+        self.each = each
+        """What one seed is."""
         self._run_seed = run_seed
         self.all: list[Mutant] = []
 
@@ -150,7 +157,7 @@ class Mutants:
 
 {about}
 Each mutant runs until an invariant falls, five times over, from seeds 0, 10,000, 20,000, 30,000 and 40,000 on. The
-reason must be one that the mutant names. A seed is a world of 60 virtual seconds; the median of all medians is
+reason must be one that the mutant names. A seed is {self.each}; the median of all medians is
 {middle:.0f}. There are {len(rows)} of them; one that was not caught says so. Revision {revision()}.
 
 | Mutant | Scenario | Seeds to catch (median) | Most | Caught by (times) |

@@ -81,10 +81,10 @@ def truncates_before_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_the_clean_marker(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def leaves_it(disk: Disk, _findings: object) -> bool:
-        return disk.exists("clean")
+    async def leaves_it(_disk: Disk) -> None:
+        return None
 
-    monkeypatch.setattr(directory_module, "_take_marker", leaves_it)
+    monkeypatch.setattr(directory_module, "_remove_marker", leaves_it)
 
 
 def trusts_batches_unseen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ written down. Where it does all the same, nothing is promised, and the same may 
 """
 
 from contextlib import suppress
+from errno import EIO
 from struct import Struct
 from typing import NamedTuple
 
@@ -65,6 +66,7 @@ class Ledger:
         self._file: File | None = None
         self._is_turning = False
         self._has_lasting_room = False
+        self._failed: File | None = None
         self.turn = 0
         self.entries: dict[int, LedgerEntry] = {}
         self.damage: list[str] = []
@@ -206,8 +208,13 @@ class Ledger:
         file.pin()  # a later call may go on in the other file meanwhile
         try:
             await file.sync()
+        except OSError:
+            self._failed = file
+            raise
         finally:
             file.unpin()
+        if self._failed is file:  # of a call beside this one: what it covered is lost, and ours may be a part of that
+            raise OSError(EIO, "an earlier sync failed", file.path)
         if is_turning:
             await self._disk.sync_dir("")
 

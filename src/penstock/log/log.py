@@ -108,6 +108,8 @@ class Log:
         self.settled_segments = len(segments) - 1
         """How many sealed segments the manifest lists; those after them would be scanned after a crash."""
         self._unsynced: dict[int, Segment] = {}
+        self.syncing: dict[int, Segment] = {}
+        """What the round of group commit that is under way covers: whether its syncs succeed is not known yet."""
         self._has_new_names = False
         self.pending_snapshots: list[tuple[int, ProducerSnapshot]] = []
         """Producer state at the starts of the newest segments behind the sealed ones, at most SNAPSHOTS_KEPT."""
@@ -330,7 +332,7 @@ class Log:
                 return None
             file.pin()
             ticket.files.append(file)
-        self._unsynced = {}
+        self.syncing, self._unsynced = self._unsynced, {}
         self._has_new_names = False
         return ticket
 
@@ -348,17 +350,20 @@ class Log:
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         """The ticket's files and its ledger entry are on stable storage."""
+        self.syncing = {}
         ticket.release_files()
         if self.offline_reason is None and ticket.cuts == self.cuts:
             self.synced_end = max(self.synced_end, ticket.entry.end_offset)
 
     def postpone_sync(self) -> None:
         """The files are synced, but there was no room to write it down: the next round does."""
+        self.syncing = {}
         self._has_new_names = True
         self._on_dirty(self)
 
     def fail_sync(self, ticket: SyncTicket, error: OSError) -> None:
         """A sync failed: nothing that it covered may be promised, now or later (R20, fsyncgate)."""
+        self.syncing = {}
         ticket.release_files()
         self.fail(f"a sync failed: {error}")
 

@@ -19,7 +19,9 @@ from penstock.log.pool import Pool
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
 from penstock.log.settings import SEGMENT_OFFSETS_MAX, LogSettings
+from penstock.log.space import is_full
 from penstock.model.errors import CorruptBatch, TornBatch
+from penstock.model.ports import File
 
 WRITTEN_AGAIN_BYTES: Final = 1024 * 1024
 """At once, of a tail that nobody vouches for."""
@@ -106,7 +108,13 @@ def _load_producers(log: Log, offset: int, findings: Findings, now_ms: int) -> P
         findings.damage.append(f"{log.snapshot_path(offset)}: producer state is missing or damaged")
     findings.rebuilt.append(f"{log.path}: producer state at offset {offset}, by reading the log")
     log.snapshots = [(at, has_any) for at, has_any in log.snapshots if at != offset]
-    return log.producers_at(offset, now_ms)
+    try:
+        return log.producers_at(offset, now_ms)
+    except CorruptBatch as error:  # in a sealed segment: one damaged log does not keep the others from being opened
+        trouble = f"{log.path}: producer state cannot be made anew: {error}"
+        findings.damage.append(trouble)
+        log.take_offline(f"damaged: {trouble}")
+        return ProducerStates()
 
 
 class _TailScan:
@@ -269,11 +277,22 @@ class _TailScan:
                 if self.disk.exists(log.path_of(segment, ending)):
                     self.disk.unlink(log.path_of(segment, ending))
         file = self.pool.file(log.path_of(active, "log"), create=True)
-        if file.size() != active.size_bytes:
-            file.truncate(active.size_bytes)
+        if file.size() == active.size_bytes:
+            # The sync of a truncation may have failed before the crash: the file is short only as long as the machine
+            # runs, and after a power cut what was cut off would follow what is appended now. So the size is set anew.
+            self._lengthen(file, active.size_bytes + 1)
+        file.truncate(active.size_bytes)
         for segment in log.segments[log.settled_segments :]:
             self._write_again(segment)
         log.synced_end = log.written_end
+
+    @staticmethod
+    def _lengthen(file: File, size_bytes: int) -> None:
+        try:
+            file.truncate(size_bytes)
+        except OSError as error:
+            if not is_full(error):
+                raise
 
     def _write_again(self, segment: Segment) -> None:
         """Writes what the ledger does not vouch for once more, so that the sync to come is an honest one.

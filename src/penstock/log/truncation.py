@@ -14,14 +14,13 @@ from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment, scan_batches
 from penstock.log.space import full_or
 from penstock.log.upkeep import remove_segments
-from penstock.model.errors import DiskFull, StorageError
+from penstock.model.errors import CorruptBatch, DiskFull, StorageError
 from penstock.model.ports import Disk, File
 
 
 async def truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, *, now_ms: int) -> None:
     """Removes every batch that reaches to or behind `end_offset`."""
-    if log.offline_reason is not None:
-        raise StorageError(f"{log.path} is offline: {log.offline_reason}")
+    _require_online(log)
     if end_offset >= log.written_end:
         return
     end_offset = max(end_offset, log.start_offset)
@@ -29,16 +28,17 @@ async def truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, *, now
     try:
         file = disk.open(log.path_of(log.segments[keep], "log"))
         try:
-            shortened = _shortened(file, log.segments[keep], end_offset)
+            shortened = _shortened(file, log.segments[keep], end_offset, log.path)
             if shortened.end_offset < log.start_offset:
                 await _restart(log, disk, ledger, end_offset)
             else:
                 await _truncate(log, disk, ledger, keep, shortened, file, now_ms)
         finally:
             file.close()
-    except (OSError, DiskFull) as error:  # half of it is done, and must not be gone on with
+    except (OSError, DiskFull, CorruptBatch) as error:  # half of it is done, and must not be gone on with
         log.fail(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
+    _require_online(log)  # our sync may have come after one that failed, and then says nothing
 
 
 async def restart_at(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
@@ -49,6 +49,12 @@ async def restart_at(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     except (OSError, DiskFull) as error:
         log.fail(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
+    _require_online(log)
+
+
+def _require_online(log: Log) -> None:
+    if log.offline_reason is not None:
+        raise StorageError(f"{log.path} is offline: {log.offline_reason}")
 
 
 async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
@@ -121,12 +127,18 @@ async def _truncate(
     shortened.index = log.rebuild_index(shortened)
 
 
-def _shortened(file: File, segment: Segment, end_offset: int) -> Segment:
-    """The segment as it will be, from its batches that stay."""
-    fresh = segment.start_again()
+def _shortened(file: File, segment: Segment, end_offset: int, path: str) -> Segment:
+    """The segment as it will be, from its batches that stay.
+
+    Their headers are read from the file, and the ledger will vouch for what was read. So the whole segment is compared
+    with its running checksum first: else a bit that has flipped in a header would be recorded as what was written.
+    """
+    fresh, whole = segment.start_again(), segment.start_again()
     fresh.written_ms = segment.written_ms
     for _, batch in scan_batches(file, 0, segment.size_bytes):
-        if batch.last_offset >= end_offset:
-            break
-        fresh.take(batch, batch.whole)
+        if batch.last_offset < end_offset and fresh.size_bytes == whole.size_bytes:
+            fresh.take(batch, batch.whole)
+        whole.take(batch, batch.whole)
+    if whole.header_sum != segment.header_sum:
+        raise CorruptBatch(f"{path}: batch headers of segment {segment.name} are not what was written")
     return fresh

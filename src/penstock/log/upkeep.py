@@ -18,7 +18,10 @@ from penstock.model.ports import Disk
 
 
 async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
-    """Seals every segment behind which a new one was started, and has the manifest list them."""
+    """Seals every segment behind which a new one was started, and has the manifest list them.
+
+    Not while a round of group commit syncs one of them: if that sync fails, ours may report success for what is lost.
+    """
     count = len(log.segments) - 1
     if log.offline_reason is not None or count == log.settled_segments:
         return
@@ -30,6 +33,9 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
             await _keep_snapshot(log, disk, offset, snapshot, reserve)
         if log.offline_reason is not None:  # our sync may have come after one that failed, and then says nothing
             raise StorageError(f"{log.path} is offline: {log.offline_reason}")
+        if any(segment.base_offset in log.syncing for segment in log.segments[log.settled_segments : count]):
+            _put_back(log, pending, snapshots_before)
+            return
         dropped, log.snapshots = log.snapshots[:-SNAPSHOTS_KEPT], log.snapshots[-SNAPSHOTS_KEPT:]
         await manifest.write(log, disk, count, reserve)
         for segment in log.segments[:count]:
@@ -39,12 +45,16 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
                 disk.unlink(log.snapshot_path(offset))
     except DiskFull:
         # Sealed another time; until then it would be scanned.
-        log.pending_snapshots = (pending + log.pending_snapshots)[-SNAPSHOTS_KEPT:]
-        log.snapshots = snapshots_before
+        _put_back(log, pending, snapshots_before)
         raise
     except OSError as error:
         log.fail(f"a segment could not be sealed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
+
+
+def _put_back(log: Log, pending: list[tuple[int, ProducerSnapshot]], snapshots: list[tuple[int, bool]]) -> None:
+    log.pending_snapshots = (pending + log.pending_snapshots)[-SNAPSHOTS_KEPT:]
+    log.snapshots = snapshots
 
 
 async def _seal(log: Log, disk: Disk, segment: Segment, reserve: Reserve | None) -> None:

@@ -187,20 +187,20 @@ def essence(states: ProducerStates) -> dict[int, tuple[object, ...]]:
     }
 
 
-def merged(place: Place, old: Sequence[Segment]) -> Segment:
+def merged(log: Log, disk: LossyDisk, old: Sequence[Segment]) -> Segment:
     """Files of one segment with the batches of several, as compaction would write them; nothing is synced."""
-    log, index = place.log, ActiveIndex()
+    index = ActiveIndex()
     new = Segment(old[0].base_offset, old[0].generation + 1).start_again(old[0].header_seed)
-    file = place.disk.open(log.path_of(new, "log"), create=True)
+    file = disk.open(log.path_of(new, "log"), create=True)
     for segment in old:
-        part = place.disk.open(log.path_of(segment, "log"))
+        part = disk.open(log.path_of(segment, "log"))
         for _, batch in scan_batches(part, 0, part.size()):
             index.add(batch.base_offset - new.base_offset, new.size_bytes, batch.max_timestamp_ms)
             file.write(new.size_bytes, batch.whole)
             new.take(batch, batch.whole)
         part.close()
     file.close()
-    file = place.disk.open(log.path_of(new, "index"), create=True)
+    file = disk.open(log.path_of(new, "index"), create=True)
     file.write(0, index.sealed())
     file.close()
     return new

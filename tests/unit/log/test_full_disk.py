@@ -165,7 +165,7 @@ def test_a_replacement_without_room_is_undone() -> None:
     place.settle()
     log, before = place.log, place.stored()
     old = log.segments[:2]
-    new = merged(place, old)
+    new = merged(place.log, place.disk, old)
     fill(place, path=f"{log.path}/manifest.new")
     with pytest.raises(DiskFull):
         drive(upkeep.replace_segments(log, place.disk, old, new))
@@ -175,7 +175,7 @@ def test_a_replacement_without_room_is_undone() -> None:
     assert not place.disk.exists(log.path_of(new, "index"))
     assert place.stored() == before
     place.disk.fail_nothing()
-    drive(upkeep.replace_segments(log, place.disk, old, merged(place, old)))
+    drive(upkeep.replace_segments(log, place.disk, old, merged(place.log, place.disk, old)))
     assert place.stored() == before
     place.cut_power()
     assert place.stored() == before

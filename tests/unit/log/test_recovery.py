@@ -318,6 +318,23 @@ def test_derived_files_may_be_missing_or_damaged(ending: str, is_clean: bool, is
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
+def test_damage_met_while_producers_are_made_anew_stops_no_other_log(is_clean: bool) -> None:
+    """Producer state is missing, and a sealed segment that it would be made from is damaged."""
+    place = a_life()
+    place.settle()
+    if is_clean:
+        drive(place.directory.close())
+    else:
+        place.disk.kill_process()
+    for name in place.files(".producers"):
+        place.disk.unlink(f"{place.log.path}/{name}")
+    place.flip(SEGMENT, 10, bit=6)
+    log = place.reopen()
+    assert any("producer state cannot be made anew" in sentence for sentence in place.directory.findings.damage)
+    assert log.offline_reason is not None
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
 def test_a_damaged_copy_of_the_manifest_is_survived_and_told(is_clean: bool) -> None:
     place = a_life()
     before = portrait(place)
@@ -369,6 +386,21 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_anew(rolls: bool) 
     log = place.cut_power()
     assert place.directory.findings.damage == []
     assert (log.written_end, place.stored()) == (promised, found)
+
+
+def test_what_a_failed_truncation_has_cut_off_does_not_come_back() -> None:
+    """Its sync fails, the process dies, the next one appends; then the power goes."""
+    place = Place()
+    place.append_many(2)
+    place.append(a_batch(value=b"given up"))
+    place.commit()
+    place.disk.fail_next("sync", SEGMENT)
+    with pytest.raises(StorageError, match="a truncation failed"):
+        place.truncate(2)
+    assert place.kill().written_end == 2
+    kept = place.stored()
+    assert place.cut_power().written_end == 2
+    assert place.stored() == kept
 
 
 def test_a_clean_marker_counts_once() -> None:

@@ -111,6 +111,67 @@ def test_a_cut_that_fails_takes_the_log_offline(operation: str) -> None:
     assert place.log.offline_reason is None
 
 
+@pytest.mark.parametrize("position", [10, 14])  # in the length and in the leader epoch: no checksum of the batch's own
+def test_damage_is_not_recorded_as_what_was_written(position: int) -> None:
+    """The ledger vouches for the headers that a truncation has read; a flipped bit in them must stay damage."""
+    place = Place()
+    place.append_many(6, epoch=8)
+    place.commit()
+    path = place.log.path_of(place.log.active, "log")
+    place.flip(path, position, bit=1)
+    with pytest.raises(StorageError, match="a truncation failed"):
+        place.truncate(5)
+    assert place.log.offline_reason is not None
+    place.cut_power()
+    assert any(path in sentence for sentence in place.directory.findings.damage)
+    assert place.log.offline_reason is not None
+
+
+def test_damage_met_when_half_is_done_takes_the_log_offline() -> None:
+    """Producer state is made anew from earlier segments, after the cut."""
+    place = a_log(settles=False)
+    path = place.log.path_of(place.log.segments[0], "log")
+    place.flip(path, 10, bit=6)
+    with pytest.raises(StorageError, match="a truncation failed"):
+        place.truncate(39)
+    assert place.log.offline_reason is not None
+
+
+def test_a_cut_whose_sync_came_after_one_that_failed_is_not_done() -> None:
+    """A round of group commit syncs the same file and fails: the sync of the cut that follows promises nothing."""
+    place = Place(suspends=True)
+    place.append_many(4)
+    committing = place.directory.commit()
+    committing.send(None)
+    truncating = place.directory.truncate(place.log, 2, now_ms=place.now_ms)
+    truncating.send(None)
+    truncating.send(None)  # the file is cut, its sync is under way
+    place.disk.fail_next("sync")
+    drive(committing)
+    with pytest.raises(StorageError, match="a sync failed"):
+        drive(truncating)
+
+
+def test_a_cut_beside_a_failed_sync_of_the_ledger_cuts_nothing() -> None:
+    """A round and the cut write to the ledger; the round's sync fails, and the cut's own reports success."""
+    place = Place(suspends=True)
+    place.append_many(4)
+    place.commit()
+    place.append()
+    committing = place.directory.commit()
+    committing.send(None)
+    truncating = place.directory.truncate(place.log, 2, now_ms=place.now_ms)
+    committing.send(None)  # the ledger's sync is under way
+    truncating.send(None)  # and another one
+    place.disk.fail_next("sync", place.directory.ledger.path_of(place.directory.ledger.turn))
+    drive(committing)
+    with pytest.raises(StorageError, match="the ledger could not be written"):
+        drive(truncating)
+    log = place.cut_power()
+    assert place.directory.findings.damage == []
+    assert log.written_end >= 4
+
+
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("waits", range(7))
 def test_a_power_cut_in_between_leaves_the_promised_part(waits: int, is_torn: bool) -> None:
@@ -119,7 +180,7 @@ def test_a_power_cut_in_between_leaves_the_promised_part(waits: int, is_torn: bo
         for seed in range(6 if is_torn else 1):
             place = a_log(suspends=True, is_torn=is_torn, seed=seed)
             old = place.log.segments[1:3]
-            drive(upkeep.replace_segments(place.log, place.disk, old, merged(place, old)))
+            drive(upkeep.replace_segments(place.log, place.disk, old, merged(place.log, place.disk, old)))
             before = place.stored()
             with suppress(PowerCut):
                 drive(place.directory.truncate(place.log, end, now_ms=0), waits)

@@ -48,6 +48,40 @@ def test_settling_again_does_nothing() -> None:
     assert place.log.offline_reason is None
 
 
+def test_nothing_is_sealed_by_a_sync_beside_one_that_fails() -> None:
+    """A round syncs the same segment; its sync has failed, but the round waits for others and has not said so yet."""
+    place = Place(suspends=True)
+    place.append_many(8)
+    place.log.roll()
+    place.append()
+    first = place.log.path_of(place.log.segments[0], "log")
+    place.disk.fail_next("sync", first)
+    committing = place.directory.commit()
+    committing.send(None)
+    committing.send(None)  # the first segment's sync has failed, the second's is under way
+    place.settle()
+    assert place.log.settled_segments == 0
+    drive(committing)
+    assert place.log.offline_reason is not None
+    log = place.cut_power()
+    assert scrub(log, place.disk) == []
+
+
+def test_what_a_round_was_syncing_is_sealed_when_it_is_over() -> None:
+    place = Place(suspends=True)
+    place.append_many(30)
+    committing = place.directory.commit()
+    committing.send(None)
+    place.settle()
+    assert place.log.settled_segments == 0
+    drive(committing)
+    place.settle()
+    assert place.log.settled_segments == len(place.log.segments) - 1
+    log = place.cut_power()
+    assert log.written_end == 30
+    assert scrub(log, place.disk) == []
+
+
 def test_sealed_segments_survive_without_a_round() -> None:
     """What the manifest lists as sealed was synced before, whatever the ledger says."""
     place = Place()
@@ -383,7 +417,7 @@ def test_a_timestamp_counts_more_than_the_time_of_the_append() -> None:
 def test_cutting_and_replacing_keep_the_age_of_records_without_timestamps() -> None:
     place = a_log_without_timestamps()
     old = place.log.segments[:2]
-    drive(upkeep.replace_segments(place.log, place.disk, old, merged(place, old)))
+    drive(upkeep.replace_segments(place.log, place.disk, old, merged(place.log, place.disk, old)))
     assert place.log.segments[0].written_ms == old[1].written_ms
     kept_ms = place.log.segments[2].written_ms
     place.now_ms = 99_000
@@ -418,7 +452,7 @@ def test_one_segment_takes_the_place_of_several() -> None:
     place = a_settled_log()
     log, before = place.log, place.stored()
     old = log.segments[1:3]
-    new = merged(place, old)
+    new = merged(place.log, place.disk, old)
     drive(upkeep.replace_segments(log, place.disk, old, new))
     assert log.segments[1] is new
     assert place.stored() == before
@@ -442,7 +476,7 @@ def test_a_power_cut_in_between_leaves_the_old_or_the_new(waits: int, is_torn: b
         before = place.stored()
         producers = essence(place.log.producers)
         old = place.log.segments[1:3]
-        new = merged(place, old)
+        new = merged(place.log, place.disk, old)
         with suppress(PowerCut):
             drive(upkeep.replace_segments(place.log, place.disk, old, new), waits)
         log = place.cut_power()
@@ -464,7 +498,7 @@ def test_a_replaced_segment_to_which_the_ledger_points_is_not_missed() -> None:
     place.log.roll()
     place.settle()
     old = place.log.segments[:2]
-    drive(upkeep.replace_segments(place.log, place.disk, old, merged(place, old)))
+    drive(upkeep.replace_segments(place.log, place.disk, old, merged(place.log, place.disk, old)))
     log = place.cut_power()
     assert place.directory.findings.damage == []
     assert log.offline_reason is None
