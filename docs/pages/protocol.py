@@ -33,7 +33,6 @@ WHY_NOT = {
     Api.DESCRIBE_CLIENT_QUOTAS: "there are no quotas yet",
     Api.ALTER_CLIENT_QUOTAS: "there are no quotas yet",
     Api.ALTER_REPLICA_LOG_DIRS: "a node has one data directory",
-    Api.ASSIGN_REPLICAS_TO_DIRS: "a node has one data directory",
     Api.GET_TELEMETRY_SUBSCRIPTIONS: "no client metrics are collected; clients do without when it is not offered",
     Api.PUSH_TELEMETRY: "no client metrics are collected; clients do without when it is not offered",
     Api.SHARE_GROUP_HEARTBEAT: SHARE,

@@ -3,7 +3,7 @@
     python -m tests.system.cluster_faults --kills 100 --record
     python -m tests.system.cluster_faults --power-cuts 20 --cuts 20 --pauses 20 --rolls 5 --seconds 600 --record
     python -m tests.system.cluster_faults --power-cuts 20 --durability replicated --wide-cuts 10 --record
-    python -m tests.system.cluster_faults --kills-of-all 100 --record
+    python -m tests.system.cluster_faults --kills-of-all 100 --rots 20 --record
 
 Every topic has three replicas, two of which must be in sync; the producers, librdkafka's and Java's, are idempotent and
 ask for acks=all. The next fault comes when all replicas are in sync again. Then: nothing that was acknowledged is lost,
@@ -57,6 +57,7 @@ RESULTS: Final = ROOT / "docs" / "results"
 KILLS, POWER_CUTS, CUTS, PAUSES, ROLLS = "SIGKILL", "power cut", "network cut", "pause", "rolling restart"
 ONE_CUTS, WIDE_CUTS = "power cut of one, `replicated`", "power cut of several, `replicated`"
 ALL_KILLS: Final = "SIGKILL of all, `replicated`"
+ROTS: Final = "SIGKILL and flipped bits"
 LOSSY: Final = (POWER_CUTS, ONE_CUTS, WIDE_CUTS)
 NODES: Final = (1, 2, 3)
 TOPICS: Final = (("orders", 4), ("clicks", 2))
@@ -189,11 +190,12 @@ class Town:
 
     # --- what must be true of nodes
 
-    def check_words(self) -> None:
-        """No start has found damage; each epoch had one active controller."""
+    def check_words(self, *, is_damaged: bool = False) -> None:
+        """No start has found damage that nobody did; each epoch had one active controller."""
         leaders: dict[str, int] = {}
+        words = (FAILED,) if is_damaged else (DAMAGE, FAILED)
         for node in self.nodes.values():
-            if bad := [line for line in node.log.splitlines() if DAMAGE in line or FAILED in line]:
+            if bad := [line for line in node.log.splitlines() if any(word in line for word in words)]:
                 raise Broken(f"node {node.node_id} said: {bad[0]}")
             for found in ACTIVE.finditer(node.log):
                 if leaders.setdefault(found[1], node.node_id) != node.node_id:
@@ -205,6 +207,15 @@ class Town:
             if node.witness_path.exists():
                 with node.witness_path.open(encoding="utf-8") as lines:
                     yield from fates_in(lines)
+
+    def replaced(self) -> int:
+        """How many damaged logs were set aside, and removed again."""
+        deadline = time.monotonic() + WHOLE_S
+        while left := [place for node in self.nodes.values() for place in node.logs.glob("*.damaged")]:
+            if time.monotonic() > deadline:
+                raise Broken(f"what was set aside is still there: {left}")
+            time.sleep(0.1)
+        return sum(node.log.count(" it was set aside as ") for node in self.nodes.values())
 
     def reported_lost(self) -> set[str]:
         """Partitions of which some node has said that records may be lost."""
@@ -218,6 +229,10 @@ class Town:
                 ends = {each: end_of(node.logs / partition) for each, node in self.nodes.items()}
                 logs = {f"node {each}": ReplicaLog(0, batches_of(n.logs / partition)) for each, n in self.nodes.items()}
                 report.add(find_divergence(partition, logs, max(ends.values())))
+
+
+def _is_of_load(name: str) -> bool:
+    return name.rpartition("-")[0] in {topic for topic, _ in (*TOPICS, JAVA_TOPIC)}
 
 
 def batches_of(directory: Path) -> Iterator[Batch]:
@@ -258,6 +273,7 @@ class Nemesis:
             PAUSES: self._pause,
             ROLLS: self._roll,
             ALL_KILLS: self._kill_all,
+            ROTS: self._rot,
         }[kind]()
 
     def _someone(self) -> int:
@@ -278,6 +294,22 @@ class Nemesis:
             self._crash(self._random.sample(NODES, 2), signal.SIGKILL)
         else:
             self._crash([self._someone()], signal.SIGKILL)
+
+    def _rot(self) -> None:
+        """Of some partitions of one node, a bit flips in what a start reads."""
+        victim = self._town.nodes[self._someone()]
+        victim.end(signal.SIGKILL)
+        found = [max(place.glob("*.log")) for place in sorted(victim.logs.iterdir()) if _is_of_load(place.name)]
+        written = [path for path in found if path.stat().st_size]
+        for path in self._random.sample(written, min(len(written), self._random.randint(1, 3))):
+            self.struck["bits"] += 1
+            with path.open("r+b") as file:
+                position = self._random.randrange(path.stat().st_size)
+                file.seek(position)
+                byte = file.read(1)[0]
+                file.seek(position)
+                file.write(bytes([byte ^ (1 << self._random.randrange(8))]))
+        victim.start()
 
     def _kill_all(self) -> None:
         self._crash(list(NODES), signal.SIGKILL)
@@ -404,7 +436,8 @@ def run(
             town.until_whole()
             report = load.finish(is_spoilt=bool(load.problems))
             town.until_whole()
-        town.check_words()
+            replaced = town.replaced()
+        town.check_words(is_damaged=kind == ROTS)
         town.compare(report)
         fates = list(town.fates())
     alarms = [f"{each} is reported to have lost records" for each in sorted(town.reported_lost())]
@@ -415,6 +448,7 @@ def run(
     refused = sum(each.code is not ErrorCode.NONE for each in fates)
     took_s = time.monotonic() - began
     more = {"writable_after_ms_max": round(max(waits_s) * 1000)} if kind == ALL_KILLS else {}
+    more |= {"logs_fetched_anew": replaced} if kind == ROTS else {}
     return Outcome(kind, faults, nemesis.struck, took_s, report, out_of_order, refused, problems, more)
 
 
@@ -452,6 +486,7 @@ def main() -> None:
     kinds = {"kills": KILLS, "power_cuts": POWER_CUTS, "cuts": CUTS, "pauses": PAUSES, "rolls": ROLLS}
     kinds["wide_cuts"] = WIDE_CUTS
     kinds["kills_of_all"] = ALL_KILLS
+    kinds["rots"] = ROTS
     for name, kind in kinds.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=0, metavar="COUNT", help=f"faults: {kind}")
     parser.add_argument("--seed", type=int, help="of the first campaign; else one that no recorded run has taken")
@@ -540,6 +575,8 @@ consumers follow everything. One fault after the other, each when all replicas a
 - **SIGKILL of all, `replicated`**: of all processes at once, on ordinary files, with topics of durability
   `replicated`. The machine goes on, so its page cache has everything: nothing may be lost, no broker may report a loss,
   and all partitions must be writable {WRITABLE_S:.0f} s after the nodes are started.
+- **SIGKILL and flipped bits**: of one node, in one to three of its logs. The broker finds the damage when it is
+  started, leaves the in-sync and the eligible replicas, and fetches the logs anew from their leaders.
 - **Network cut**: nodes in network namespaces; one is alone, is heard by nobody, hears nobody, or has lost the link to
   one other, for four to eight seconds. Clients still reach everybody.
 - **Pause**: SIGSTOP for four to eight seconds, beyond the session of three.
@@ -593,6 +630,8 @@ def _cells(runs: list[dict[str, Any]]) -> str:
     if any("writable_after_ms_max" in each for each in runs):
         longest_s = max(each["writable_after_ms_max"] for each in runs) / 1000
         of_them = f"writable {longest_s:.1f} s after the start at the latest"
+    if any("logs_fetched_anew" in each for each in runs):
+        of_them += f"; {sum(each['logs_fetched_anew'] for each in runs):,} logs fetched anew"
     cells = (f"{faults:,}", of_them, f"{acked:,}", f"{read:,}", f"{out_of_order:,}", str(findings), f"{seconds:,}")
     return f"| {runs[0]['kind']} | {' | '.join(cells)} |"
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.model.errors import ErrorCode
 from tests.system import cluster_faults, wide_cuts
-from tests.system.cluster_faults import ALL_KILLS, CUTS, KILLS, ONE_CUTS, PAUSES, POWER_CUTS, WHOLE_S, run
+from tests.system.cluster_faults import ALL_KILLS, CUTS, KILLS, ONE_CUTS, PAUSES, POWER_CUTS, ROTS, WHOLE_S, run
 from tests.system.mortal_node import Broken
 from tests.system.witness import Fate, fates_in, unexplained
 
@@ -73,6 +73,12 @@ def test_what_a_kill_of_all_processes_must_not_do_is_found(
         assert plant == "distrust-kills"
         return
     assert outcome.report.anomalies, outcome.text()
+
+
+def test_bits_that_flip_on_one_node_lose_nothing(tmp_path: Path) -> None:
+    outcome = run(tmp_path, ROTS, 3, seed=7, rate=600.0, java_rate=200.0)
+    assert outcome.is_clean, outcome.text()
+    assert outcome.more["logs_fetched_anew"] > 0
 
 
 def fate(second: int, sequence: int, code: ErrorCode, place: str = "orders-0") -> Fate:

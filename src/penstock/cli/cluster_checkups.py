@@ -17,6 +17,15 @@ LOST = (
     "the logs of these brokers say how far each still reaches; to go on with what is left: "
     "`penstock topic elect TOPIC --unclean`, which loses what its new leader lacks"
 )
+DAMAGED = (
+    "nothing, while another replica leads: the broker sets the damaged log aside and fetches it anew; look after its "
+    "disk, and at its log if this stays"
+)
+DAMAGED_LAST = (
+    "start brokers that are down and have these partitions; or restore the file that the broker's log names from a "
+    "backup, and restart it; or go on with what other replicas have: `penstock topic elect TOPIC --unclean`, which "
+    "loses what its new leader lacks"
+)
 START = "start its process again and look at its log for why it ended"
 Named = tuple[str, Partition]
 
@@ -27,6 +36,7 @@ def health_findings(state: ClusterState, start: str = START) -> list[Finding]:
         *_controllers(state),
         *_brokers(state, start),
         *_offline(state, start),
+        *_damaged(state),
         *_partitions(state, start),
         _moving(state),
         *_disks(state),
@@ -116,7 +126,8 @@ def _offline(state: ClusterState, start: str) -> Iterator[Finding]:
     doubtful = _doubtful(state)
     unled = [named for named in state.partitions() if not _is_led(named[1], state)]
     lost = [named for named in unled if TopicPartition(named[0], named[1].index) in doubtful]
-    offline = [named for named in unled if named not in lost]
+    damaged = [named for named in unled if named not in lost and _damaged_on(named[1], state)]
+    offline = [named for named in unled if named not in lost and named not in damaged]
     if lost:
         had_all = sorted({each for who in doubtful.values() for each in who})
         text = (
@@ -126,7 +137,7 @@ def _offline(state: ClusterState, start: str) -> Iterator[Finding]:
         )
         yield wrong("lost", text, LOST)
     if not offline:
-        if not lost:
+        if not unled:
             yield well("offline", "every partition has a leader")
         return
     down = sorted({each for _, part in offline for each in part.replicas if each not in state.brokers})
@@ -138,6 +149,33 @@ def _offline(state: ClusterState, start: str) -> Iterator[Finding]:
     last = "; only if their data is gone: `penstock topic elect TOPIC --unclean --force`, which loses records"
     text = f"{_count(offline, 'partition')} can be neither written nor read: {_names(offline)}"
     yield wrong("offline", text, fix + last)
+
+
+def _damaged_on(partition: Partition, state: ClusterState) -> list[int]:
+    """Brokers that are there, and whose replica is offline all the same."""
+    return [each for each in partition.offline if each in state.brokers]
+
+
+def _damaged(state: ClusterState) -> Iterator[Finding]:
+    doubtful = _doubtful(state)
+    by_broker: dict[int, list[Named]] = {}
+    last: dict[int, list[Named]] = {}
+    for topic, part in state.partitions():
+        for node_id in _damaged_on(part, state):
+            is_last = not _is_led(part, state) and TopicPartition(topic, part.index) not in doubtful
+            (last if is_last else by_broker).setdefault(node_id, []).append((topic, part))
+    for node_id, found in sorted(by_broker.items()):
+        text = (
+            f"the log{'s' * (len(found) != 1)} of {_count(found, 'partition')} on broker {node_id} "
+            f"{_is(found)} damaged: {_names(found)}"
+        )
+        yield wrong("damaged", text, DAMAGED)
+    for node_id, found in sorted(last.items()):
+        text = (
+            f"{_count(found, 'partition')} can be neither written nor read: {_names(found)}; the only replica there "
+            f"that has every acknowledged record is on broker {node_id}, is damaged, and is kept"
+        )
+        yield wrong("damaged", text, DAMAGED_LAST)
 
 
 def _doubtful(state: ClusterState) -> dict[TopicPartition, tuple[int, ...]]:

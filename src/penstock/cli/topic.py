@@ -100,6 +100,7 @@ def describe(
                     "epoch": each.leader_epoch,
                     "replicas": list(each.replicas),
                     "in_sync": list(each.isr),
+                    "offline": list(each.offline),
                     "start_offset": starts[each.index].offset,
                     "end_offset": ends[each.index].offset,
                 }

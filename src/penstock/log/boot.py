@@ -9,6 +9,7 @@ States of `loss`, which outlives restarts of the process:
     none            the directory holds all that its lives wrote
     unregistered    acknowledged records of topics with durability=replicated may be missing; the controller must learn
                     of it before the broker may lead or be in sync
+    damaged         the same of all topics: what the ledger promised cannot be read any more
     unreported      the controller knows; the broker has not yet reported every partition that it leads regardless
 
 Every failure to write the file errs towards distrust: an id that is not recorded does not match later, and a state that
@@ -26,6 +27,7 @@ from penstock.model.ports import Disk
 BOOT: Final = "boot"
 NONE: Final = "none"
 UNREGISTERED: Final = "unregistered"
+DAMAGED: Final = "damaged"
 UNREPORTED: Final = "unreported"
 VERSION: Final = 1
 _LOSS_CHARS: Final = len(UNREGISTERED)
@@ -52,10 +54,13 @@ class Boot:
         found = self._read()
         is_same_boot = found.get("boot_id") == self.boot_id
         loss = found.get("loss", UNREGISTERED)
-        self.is_kept = is_clean or (is_same_boot and loss != UNREGISTERED)
+        self.is_kept = is_clean or (is_same_boot and loss not in (UNREGISTERED, DAMAGED))
         if is_clean and loss != NONE and found:
             loss = UNREPORTED  # a clean shutdown leaves its marker only once the controller knows
-        self.loss = (loss if found else NONE) if self.is_kept else UNREGISTERED
+        if self.is_kept:
+            self.loss = loss if found else NONE
+        else:
+            self.loss = DAMAGED if loss == DAMAGED else UNREGISTERED
         if not is_same_boot or found.get("loss") != self.loss:
             await self._replace(self.loss)
 
@@ -63,6 +68,12 @@ class Boot:
         """What is left to report. A mark that a sync has failed stays."""
         if self.loss != loss and not self.has_failed and await self._replace(loss):
             self.loss = loss
+
+    async def found_damage(self) -> None:
+        """Nobody knows what was promised: noted durably, because the next start will not find it any more."""
+        self.is_kept = False
+        self.loss = DAMAGED
+        await self._replace(DAMAGED)
 
     def found_gap(self) -> None:
         """A log ends in a way that no killed process leaves: a part of the page cache is gone, whatever the boot id."""
@@ -88,7 +99,7 @@ class Boot:
     def _mark(self) -> None:
         aside = BOOT + ".failed"
         try:
-            content = self._encode(UNREGISTERED)
+            content = self._encode(DAMAGED if self.loss == DAMAGED else UNREGISTERED)
             self._reserve.spend(lambda: checked.write_now(self._disk, aside, content)).close()
             self._disk.rename(aside, BOOT)
             self._owes_mark = False

@@ -25,6 +25,7 @@ IDENTITY = "directory"
 CLEAN = "clean"
 LOGS = "logs"
 GONE = ".gone"
+ASIDE = ".damaged"
 """Ends the name of a log that is being deleted. Earlier releases had the log's own name before its number."""
 PROBE = "probe"
 PROBE_BYTES = 4096
@@ -52,6 +53,8 @@ class DataDirectory:
         self.pool = Pool(disk, files_open_max, maps_open_max, reserve_bytes)
         self.ledger = Ledger(disk, ledger_bytes)
         self.logs: dict[str, Log] = {}
+        self.kept_aside: dict[int, Identity] = {}
+        """Damaged logs that were set aside, by their number."""
         self.findings = Findings()
         self.was_clean = False
         """Whether it was shut down properly the last time: then nothing need be scanned."""
@@ -99,10 +102,33 @@ class DataDirectory:
 
     async def delete(self, log: Log) -> None:
         """Removes a log for good."""
+        aside = f"{LOGS}/{log.identity.number}{GONE}"
+        await self._rename(log, aside)
+        self._remove_tree(aside)
+
+    async def set_aside(self, log: Log) -> None:
+        """Keeps a damaged log under another name, so that a new one can be made in its place.
+
+        One that took the place of another that is still kept goes: that one has more.
+        """
+        if any(kept[1:] == log.identity[1:] for kept in self.kept_aside.values()):
+            await self.delete(log)
+            return
+        await self._rename(log, f"{LOGS}/{log.identity.number}{ASIDE}")
+        self.kept_aside[log.identity.number] = log.identity
+
+    async def remove_aside(self, number: int) -> None:
+        """Removes a damaged log that was set aside: another replica, or this one again, has all of it."""
+        del self.kept_aside[number]
+        gone = f"{LOGS}/{number}{GONE}"
+        self.disk.rename(f"{LOGS}/{number}{ASIDE}", gone)
+        await self.disk.sync_dir(LOGS)
+        self._remove_tree(gone)
+
+    async def _rename(self, log: Log, aside: str) -> None:
+        """A log is here no longer; its files are there. Without the topic: its name may leave no room behind it."""
         name = log.path.rpartition("/")[2]
         upkeep.close_files(log)
-        # Without the topic: its name may be so long that nothing fits behind it.
-        aside = f"{LOGS}/{log.identity.number}{GONE}"
         try:
             self.disk.rename(log.path, aside)
         except OSError as error:
@@ -114,7 +140,14 @@ class DataDirectory:
         log.take_offline("deleted")
         await self.disk.sync_dir(LOGS)
         self.ledger.forget(log.identity.number)
-        self._remove_tree(aside)
+
+    def _find_aside(self, name: str) -> None:
+        """One that an earlier life has set aside. If nobody can read whose it is, an operator sees to it."""
+        number = int(name.removesuffix(ASIDE))
+        self._next_number = max(self._next_number, number + 1)
+        with suppress(checked.Damaged, OSError, KeyError):
+            value = checked.read(self.disk, manifest.path_of(f"{LOGS}/{name}"), manifest.KIND, MANIFEST_VERSION).value
+            self.kept_aside[number] = Identity(number, value["topic"], value["topic_id"], value["partition"])
 
     def _remove_tree(self, path: str) -> None:
         for name in self.disk.list(path):
@@ -129,7 +162,9 @@ class DataDirectory:
             size_bytes = file.size()
             file.close()
             if size_bytes and file_name.endswith(".log"):
-                self.findings.damage.append(f"{path}: has records but no manifest, and was left alone")
+                found = f"{path}: has records but no manifest, and was left alone"
+                self.findings.damage.append(found)
+                self.findings.doubt.append(found)
                 return
         self._remove_tree(path)
 
@@ -359,10 +394,16 @@ async def open_directory(
     await _remove_marker(disk)
     directory.ledger.load()
     findings.damage += directory.ledger.damage
+    findings.doubt += directory.ledger.damage
+    if directory.ledger.damage:
+        await directory.pool.boot.found_damage()
     findings.cut += directory.ledger.torn
     for name in disk.list(LOGS):
         if name.endswith(GONE):
             directory._remove_tree(f"{LOGS}/{name}")
+            continue
+        if name.endswith(ASIDE):
+            directory._find_aside(name)
             continue
         if not disk.exists(manifest.path_of(f"{LOGS}/{name}")):
             directory._remove_unfinished(name)

@@ -100,6 +100,12 @@ class Log:
         self.epochs = EpochHistory()
         self.producers = ProducerStates()
         self.offline_reason: str | None = None
+        self.is_damaged = False
+        """Whether it is offline because stored bytes are not what was written."""
+        self.suspicion: str | None = None
+        """Damage that a reader met. The rest of the log is still served unless another replica can take over."""
+        self.is_new = False
+        """Whether it was made by this process, and not found."""
         self.trouble: list[str] = []
         """Damage that was met in use and got around, such as an index that had to be made anew."""
         self.synced_end = self.written_end
@@ -178,6 +184,11 @@ class Log:
         """No more appends and syncs. The first reason is kept."""
         if self.offline_reason is None:
             self.offline_reason = reason
+
+    def damage(self, trouble: str) -> None:
+        """Takes it offline because stored bytes are not what was written: another replica may make up for it."""
+        self.is_damaged = True
+        self.take_offline(f"damaged: {trouble}")
 
     def fail(self, reason: str) -> None:
         """Takes it offline because a write or a sync failed: the next life does not vouch for what was not synced."""
@@ -375,6 +386,20 @@ class Log:
         The first batch is whole even if it is larger than `bytes_max` (KIP-74), unless `at_least_one` is off. Sizes and
         limit are looked at once, so that what is appended meanwhile cannot slip in (R17, R18).
         """
+        try:
+            return self._read(offset, bytes_max, limit, at_least_one=at_least_one)
+        except CorruptBatch:
+            return self._read_again(offset, bytes_max, limit, at_least_one=at_least_one)
+
+    def _read_again(self, offset: int, bytes_max: int, limit: int, *, at_least_one: bool) -> FileSlice | None:
+        """What is wrong twice is damage, and not an error of one read. The log stays online: see `suspicion`."""
+        try:
+            return self._read(offset, bytes_max, limit, at_least_one=at_least_one)
+        except CorruptBatch as error:
+            self.suspicion = str(error)
+            raise
+
+    def _read(self, offset: int, bytes_max: int, limit: int, *, at_least_one: bool) -> FileSlice | None:
         if not self.start_offset <= offset <= self.written_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.start_offset} to {self.written_end}")
         limit = min(limit, self.written_end)

@@ -33,6 +33,8 @@ class Findings:
 
     damage: list[str] = field(default_factory=list)
     """Stored bytes that are not what was written and acknowledged."""
+    doubt: list[str] = field(default_factory=list)
+    """Those of them that are not the matter of one log that is offline: any log may lack what was acknowledged."""
     cut: list[str] = field(default_factory=list)
     """Tails that were written but never promised."""
     rebuilt: list[str] = field(default_factory=list)
@@ -51,6 +53,7 @@ async def create_log(
     log = Log(pool, path, identity, settings, [segment], start, on_dirty)
     pool.file(log.path_of(segment, "log"), create=True)
     log.snapshots = [(start, False)]
+    log.is_new = True
     await manifest.write(log, disk, 0)
     await disk.sync_dir(path.rpartition("/")[0])
     return log
@@ -266,7 +269,7 @@ class _TailScan:
 
     def _damaged(self, trouble: str) -> None:
         self.findings.damage.append(trouble)
-        self.log.take_offline(f"damaged: {trouble}")
+        self.log.damage(trouble)
 
     def _finish(self, dropped: list[Segment]) -> None:
         """Makes what is left the log: cuts the tail and removes what lies behind it. Whoever opens logs syncs them."""

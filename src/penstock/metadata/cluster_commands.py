@@ -136,6 +136,33 @@ class AlteredPartitions:
     code: ErrorCode = ErrorCode.NONE
 
 
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The directory of a replica; LOST_DIRECTORY if its log is damaged."""
+
+    directory: bytes
+    topic_id: bytes
+    index: int
+    code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AssignReplicas(Command["AssignedReplicas"]):
+    """A broker tells where its replicas lie, or that they are damaged."""
+
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[Assigned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedReplicas:
+    """One answer per replica, or one code for all."""
+
+    replicas: tuple[Assigned, ...] = ()
+    code: ErrorCode = ErrorCode.NONE
+
+
 class PartitionRef(NamedTuple):
     """A partition as operators name it."""
 

@@ -22,6 +22,7 @@ from penstock.metadata.brokers import (
 from penstock.metadata.cluster_commands import (
     AlterPartition,
     AlterReassignments,
+    AssignReplicas,
     DecommissionBroker,
     ElectLeaders,
     Heartbeat,
@@ -46,6 +47,7 @@ from penstock.metadata.configs import alter_configs
 from penstock.metadata.creation import create_topics
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.deletion import delete_topics
+from penstock.metadata.directories import assign_replicas
 from penstock.metadata.draft import Draft
 from penstock.metadata.features import register_controller, update_features
 from penstock.metadata.growth import create_partitions
@@ -237,6 +239,7 @@ _OF_CLUSTER: Final[dict[type, Callable[[Any, Cluster], Decision[MetadataRecord, 
     AlterPartition: alter_partition,
     ElectLeaders: elect_leaders,
     AlterReassignments: alter_reassignments,
+    AssignReplicas: assign_replicas,
     ListReassignments: list_reassignments,
 }
 """What also needs to know which partitions are whose, and who was heard."""

@@ -31,7 +31,7 @@ MIGRATING_DIRECTORY = bytes(16)
 UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
 """Stands for the directory of a replica whose broker has not yet chosen one."""
 LOST_DIRECTORY = bytes(15) + b"\x02"
-"""Stands among the directories of a broker that cannot write to them now."""
+"""Stands among the directories of a broker that cannot write to them now, and for that of a replica that is damaged."""
 
 
 class Partition(NamedTuple):
@@ -48,6 +48,14 @@ class Partition(NamedTuple):
     leader_recovery_state: int = 0
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def damaged(self) -> tuple[int, ...]:
+        """Replicas whose brokers have reported that their logs cannot be read any more."""
+        if LOST_DIRECTORY not in self.directories:
+            return ()
+        pairs = zip(self.replicas, self.directories, strict=False)
+        return tuple(each for each, directory in pairs if directory == LOST_DIRECTORY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,11 @@ def settle(
     """What becomes of a partition that shall be as `wanted`, where only `active` brokers may lead or be in sync.
 
     `distrusted` brokers may have lost records, so that they are no longer eligible. `unfit` ones cannot write now, and
-    go as if they were not active, unless nobody in sync would be left: what can still be read is not given up.
+    go as if they were not active, unless nobody in sync would be left: what can still be read is not given up. Damaged
+    replicas neither lead nor are in sync; one that nobody else makes up for stays eligible, though it is not elected.
     """
+    if damaged := wanted.damaged:
+        active = [each for each in wanted.replicas if each in active and each not in damaged]
     active = _willing(wanted, active, unfit)
     isr = tuple(each for each in wanted.isr if each in active)
     if not isr and not rules.has_eligible_replicas:

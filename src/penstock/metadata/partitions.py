@@ -126,7 +126,7 @@ def _checked_isr(wanted: NewIsr, partition: Partition, cluster: Cluster, active:
         broker = cluster.image.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch or broker_id not in active:
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA, None)
-        if not broker.can_write and broker_id not in partition.isr:
+        if broker_id not in partition.isr and not (broker.can_write and broker_id not in partition.damaged):
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA, None)
     return isr
 

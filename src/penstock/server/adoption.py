@@ -8,7 +8,7 @@ that the cluster never heard of is left alone: better a stray log than a lost on
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from penstock.log.directory import DataDirectory
@@ -78,6 +78,24 @@ class Adoption:
         """Returns when these topics are here, or gone, as the image said when this was called."""
         for future in [self._unsettled[name] for name in names if name in self._unsettled]:
             await asyncio.shield(future)
+
+    async def replace(self, log: Log, may_go: Callable[[Log], bool]) -> None:
+        """Sets a damaged log aside if it may go still, and makes a new one in its place, which is fetched."""
+        topic_id, name, index = bytes.fromhex(log.identity.topic_id), log.identity.topic, log.identity.partition
+        async with self._lock:
+            if self._logs.get(name, {}).get(index) is not log or not may_go(log):
+                return
+            self._replicas.closed((topic_id, index), log)
+            await self._directory.set_aside(log)
+            del self._logs[name][index]
+        logger.warning(
+            "%s is offline (%s): it was set aside as logs/%d.damaged, and is fetched anew from its leader. Look after "
+            "the disk: damage seldom comes alone.",
+            log.path,
+            log.offline_reason,
+            log.identity.number,
+        )
+        self._mark(name)
 
     # --- following ------------------------------------------------------------------------------------------------
 

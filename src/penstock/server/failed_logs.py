@@ -1,24 +1,44 @@
-"""Logs that have failed while this broker leads them: it gives way to others who are in sync.
+"""Logs of this broker that are offline: others lead in its place, and damaged ones are fetched anew.
 
-The controller is asked (AlterPartition without this broker) until the metadata log says that somebody else leads, or
-that nobody else could. Each request names the leader epoch and the version of the partition that it is about: one that
+A log whose write or sync failed stays offline until the node is started again. If this broker leads it, the controller
+is asked for another leader (AlterPartition without this broker) until the metadata log says that there is one, or that
+nobody else could lead. Each request names the leader epoch and the version of the partition that it is about: one that
 comes late does nothing.
+
+A log that is damaged (stored bytes are not what was written) goes through these steps. Each is in the metadata log or
+on disk, so that a crash anywhere goes on where it was.
+
+    reported      The controller is told (AssignReplicasToDirs, directory "lost"). It takes the replica out of the
+                  in-sync and the eligible replicas if another one is in them, has another one lead, and begins a new
+                  leader epoch. Otherwise this is the last copy: it stays eligible, and nothing more happens to it.
+    set aside     Once the metadata log has the replica neither in sync nor eligible, and another broker leads: the log
+                  is renamed, and a new one is made in its place.
+    assigned      The controller is told that the replica is good again, and the new log is fetched from the leader.
+    removed       Once the metadata log has the replica in sync, what was set aside is removed.
 """
 
 import asyncio
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
 from penstock.log.directory import DataDirectory
-from penstock.log.log import Log
-from penstock.metadata.cluster_commands import AlterPartition, NewIsr
+from penstock.log.log import Identity, Log
+from penstock.metadata.changes import Changes
+from penstock.metadata.cluster_commands import AlterPartition, Assigned, AssignReplicas, NewIsr
+from penstock.metadata.image import LOST_DIRECTORY, NO_LEADER, Image, Partition, Topic
 from penstock.metadata.names import METADATA_TOPIC
+from penstock.model.errors import ProtocolError
+from penstock.replication.ports import Key
 from penstock.replication.settings import CHANGES_PER_REQUEST_MAX
+from penstock.server.adoption import Adoption
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.membership import Membership
 from penstock.server.replica_messages import ReplicaMessages
 from penstock.server.replica_runner import ReplicaRunner
+
+logger = logging.getLogger("penstock.failed_logs")
 
 LOOK_S: Final = 1.0
 
@@ -33,42 +53,183 @@ class FailedLogs:
         membership: Membership,
         replicas: ReplicaRunner,
         messages: ReplicaMessages,
+        adoption: Adoption,
     ) -> None:
         self._directory = directory
         self._controller = controller
         self._membership = membership
         self._replicas = replicas
         self._messages = messages
+        self._adoption = adoption
+        self._directory_id = bytes.fromhex(directory.identity["directory_id"])
+        self._reported: dict[Key, None] = {}
+        """Replicas of this broker that the metadata log calls damaged."""
+        topic_ids = [bytes.fromhex(each.topic_id) for each in directory.kept_aside.values()]
+        self._deleted = {each for each in topic_ids if controller.was_deleted(each)}
+        """Topics that the cluster has deleted and of which logs may have been set aside."""
+        self._warned: set[int] = set()
         self._wake = asyncio.Event()
         replicas.on_failed = self._wake.set
+        controller.subscribe(self._on_image)
+        for topic in controller.image.topics.values():
+            for index, placed in topic.partitions.items():
+                self._note(topic, index, placed)
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             self._wake.clear()
-            changes = tuple(self.changes())[:CHANGES_PER_REQUEST_MAX]
+            offline = self._offline()
+            changes = tuple(self._changes(offline))[:CHANGES_PER_REQUEST_MAX]
             if changes:
                 command = AlterPartition(self._controller.node_id, self._membership.epoch, changes)
                 await self._messages.change(command)  # the metadata log tells what came of it
+            await self.report()
+            await self._replace(offline)
+            await self._remove_replaced()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._wake.wait()
 
-    def changes(self) -> Iterator[NewIsr]:
+    def _offline(self) -> list[Log]:
+        logs = self._directory.logs.values()
+        found = [log for log in logs if log.offline_reason is not None or log.suspicion is not None]
+        for log in found:
+            if log.offline_reason is None:
+                self._take_offline_if_others_have_it(log)
+        return [log for log in found if log.offline_reason is not None and log.identity.topic != METADATA_TOPIC]
+
+    def _take_offline_if_others_have_it(self, log: Log) -> None:
+        """A reader met damage. Where this is the last copy, the rest of the log is better than nothing."""
+        placed = self._placed(log.identity)
+        known = () if placed is None else (*placed.isr, *placed.eligible_leader_replicas)
+        if log.suspicion is not None and any(each != self._controller.node_id for each in known):
+            log.damage(log.suspicion)
+        else:
+            self._warn(log, f"is damaged, and stays in use because no other replica has everything: {log.suspicion}")
+
+    # --- logs that failed -----------------------------------------------------------------------------------------
+
+    def _changes(self, offline: Sequence[Log]) -> Iterator[NewIsr]:
         """What to ask for now; the replication core is told of every log that has failed."""
-        for log in list(self._directory.logs.values()):
-            if log.offline_reason is not None and log.identity.topic != METADATA_TOPIC:
-                self._replicas.failed(log)
+        for log in offline:
+            self._replicas.failed(log)
+            if not log.is_damaged:
                 yield from self._without_me(log)
 
     def _without_me(self, log: Log) -> Iterator[NewIsr]:
         image, node_id = self._controller.image, self._controller.node_id
         topic_id = bytes.fromhex(log.identity.topic_id)
-        topic = image.topic_by_id(topic_id)
-        placed = None if topic is None else topic.partitions.get(log.identity.partition)
+        placed = self._placed(log.identity)
         if placed is None or placed.leader != node_id:
             return
         brokers = [image.brokers[each] for each in placed.isr if each != node_id and each in image.brokers]
         others = tuple((each.broker_id, each.epoch) for each in brokers if each.is_active)
         if others:
             yield NewIsr(topic_id, log.identity.partition, placed.leader_epoch, placed.partition_epoch, others)
+
+    def _placed(self, identity: Identity) -> Partition | None:
+        topic = self._controller.image.topic_by_id(bytes.fromhex(identity.topic_id))
+        return None if topic is None else topic.partitions.get(identity.partition)
+
+    # --- logs that are damaged: telling the controller ------------------------------------------------------------
+
+    def _on_image(self, changes: Changes, _image: Image) -> None:
+        for change in changes.topics_changed:
+            for index, _, placed in change.partitions:
+                self._note(change.new, index, placed)
+        for topic in changes.topics_deleted:
+            for index in topic.partitions:
+                self._reported.pop((topic.topic_id, index), None)
+            if self._directory.kept_aside:
+                self._deleted.add(topic.topic_id)
+
+    def _note(self, topic: Topic, index: int, placed: Partition) -> None:
+        if self._controller.node_id in placed.damaged:
+            self._reported[topic.topic_id, index] = None
+            self._wake.set()
+        else:
+            self._reported.pop((topic.topic_id, index), None)
+
+    async def report(self) -> None:
+        """Tells the controller of replicas that are damaged, and of those that are good again."""
+        replicas = (*self._damaged(), *self._good_again())[:CHANGES_PER_REQUEST_MAX]
+        if replicas:
+            await self._messages.assign(AssignReplicas(self._controller.node_id, self._membership.epoch, replicas))
+
+    def _damaged(self) -> Iterator[Assigned]:
+        node_id = self._controller.node_id
+        for log in self._offline():
+            placed = self._placed(log.identity)
+            if log.is_damaged and placed is not None and node_id in placed.replicas and node_id not in placed.damaged:
+                self._replicas.failed(log)  # first: nothing is fetched into it in the epoch that begins with this
+                yield Assigned(LOST_DIRECTORY, bytes.fromhex(log.identity.topic_id), log.identity.partition)
+
+    def _good_again(self) -> Iterator[Assigned]:
+        """Made anew, or repaired while the broker was down."""
+        for topic_id, index in list(self._reported):
+            topic = self._controller.image.topic_by_id(topic_id)
+            log = None if topic is None else self._directory.logs.get(f"{topic.name}-{index}")
+            if topic is None or log is None or log.offline_reason is not None:
+                continue
+            if log.is_new and self._counts(topic.partitions[index]):
+                self._warn(log, "is new, but the damaged log before it was the last copy: put that back, and restart")
+            else:
+                yield Assigned(self._directory_id, topic_id, index)
+
+    def _counts(self, placed: Partition) -> bool:
+        """Whether others may rely on the records of this replica."""
+        return self._controller.node_id in (*placed.isr, *placed.eligible_leader_replicas, placed.leader)
+
+    # --- logs that are damaged: making them anew ------------------------------------------------------------------
+
+    def _may_go(self, log: Log) -> bool:
+        """Whether the metadata log says that another replica leads, and that this one is not relied on."""
+        placed = self._placed(log.identity)
+        return (
+            log.is_damaged
+            and placed is not None
+            and self._controller.node_id in placed.damaged
+            and placed.leader != NO_LEADER
+            and not self._counts(placed)
+        )
+
+    async def _replace(self, offline: Sequence[Log]) -> None:
+        for log in offline:
+            if log.is_damaged and self._may_go(log):
+                try:
+                    await self._adoption.replace(log, self._may_go)
+                except (ProtocolError, OSError) as error:
+                    self._warn(log, f"is damaged, and could not be set aside, which is tried again: {error}")
+            elif log.is_damaged:
+                self._warn_of_last_copy(log)
+
+    def _warn_of_last_copy(self, log: Log) -> None:
+        placed = self._placed(log.identity)
+        if placed is not None and self._controller.node_id in placed.damaged:
+            self._warn(
+                log,
+                f"is offline and kept: {log.offline_reason}. No replica leads that has every acknowledged record. "
+                "Start the brokers that have one; or restore the file from a backup and restart this broker; or go on "
+                f"with what other replicas have: penstock topic elect {log.identity.topic} --unclean",
+            )
+
+    def _warn(self, log: Log, text: str) -> None:
+        if log.identity.number not in self._warned:
+            self._warned.add(log.identity.number)
+            logger.error("%s %s.", log.path, text)
+
+    async def _remove_replaced(self) -> None:
+        """Removes what was set aside, once this broker is in sync again, or is to have no replica any more."""
+        node_id = self._controller.node_id
+        for number, identity in list(self._directory.kept_aside.items()):
+            placed = self._placed(identity)
+            if placed is None:
+                is_needless = bytes.fromhex(identity.topic_id) in self._deleted
+            else:
+                is_needless = node_id not in placed.replicas or (
+                    node_id in placed.isr and node_id not in placed.damaged
+                )
+            if is_needless:
+                with suppress(OSError):  # another time
+                    await self._directory.remove_aside(number)

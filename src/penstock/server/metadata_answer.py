@@ -86,8 +86,9 @@ def _describe(index: int, partition: Partition, brokers: Mapping[int, Broker]) -
 
 
 def offline_replicas(partition: Partition, brokers: Mapping[int, Broker]) -> list[int]:
-    """Replicas whose broker is not up."""
-    return [each for each in partition.replicas if each not in brokers or brokers[each].is_fenced]
+    """Replicas whose broker is not up, and those that are damaged."""
+    damaged = partition.damaged
+    return [each for each in partition.replicas if each not in brokers or brokers[each].is_fenced or each in damaged]
 
 
 class TopicPieces:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from penstock.client.bootstrap import Address
 from penstock.client.ports import ClientPorts
-from penstock.log.boot import NONE, UNREGISTERED, UNREPORTED
+from penstock.log.boot import DAMAGED, NONE, UNREGISTERED, UNREPORTED
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
@@ -39,6 +39,7 @@ from penstock.server.group_coordinator import GroupCoordinator
 from penstock.server.handlers import (
     acls,
     api_versions,
+    assigned_replicas,
     brokers,
     classic_groups,
     configs,
@@ -134,6 +135,7 @@ HANDLERS: Sequence[ModuleType] = (
 
 CONTROLLER_HANDLERS: Sequence[ModuleType] = (
     api_versions,
+    assigned_replicas,
     brokers,
     configs,
     describe_cluster,
@@ -431,7 +433,7 @@ class Node:
         await membership.register(self._previous_epoch())
         await membership.caught_up()
         boot = self.directory.pool.boot
-        if boot.loss == UNREGISTERED:
+        if boot.loss in (UNREGISTERED, DAMAGED):
             await boot.note(UNREPORTED)
         unreported = self._replicated() if boot.is_kept and boot.loss == UNREPORTED else []
         self._losses.on_reported = lambda: self._watch(self._note_reported(), "record of losses")
@@ -444,10 +446,11 @@ class Node:
             self.controller, self.channel, self.adoption, [group_events.TOPIC]
         )
         await self.adoption.start()
+        failed = FailedLogs(self.directory, self.controller, membership, self.replicas, self._messages, self.adoption)
         self.controller.forget_deleted()
         self._watch(self.adoption.run(), "adoption")
         room = RoomWatch(self.directory, membership, self.clock)
-        failed = FailedLogs(self.directory, self.controller, membership, self.replicas, self._messages)
+        await failed.report()  # before this broker may be elected where its log is damaged
         await membership.let_in()
         self._watch(membership.run(), "heartbeats")
         self._watch(room.run(), "watch of the disk")
@@ -472,10 +475,11 @@ class Node:
         """The epoch of the last life, if that has lost nothing: all that was acknowledged was synced, or all was.
 
         Where topics themselves say that they need no syncs, only they are doubtful, as the controller can see; where
-        that is a default, which may be another one on each node, everything is.
+        that is a default, which may be another one on each node, everything is. A single damaged log is
+        reported by itself (`failed_logs`).
         """
         before = load_epoch(self.directory.disk)
-        if before == NO_EPOCH or self.directory.findings.damage:
+        if before == NO_EPOCH or self.directory.findings.doubt or self.directory.pool.boot.loss == DAMAGED:
             return NO_EPOCH
         unsynced = {log.identity.topic for log in self._unsynced()}
         if not unsynced:
@@ -621,7 +625,7 @@ class Node:
     def _has_told_losses(self) -> bool:
         """Whether the cluster knows what the life before may have lost, which the next life will not know of."""
         is_registered = self._membership is not None and self._membership.epoch >= 0
-        has_lost_nothing = self.directory.pool.boot.is_kept and not self.directory.findings.damage
+        has_lost_nothing = self.directory.pool.boot.is_kept and not self.directory.findings.doubt
         return is_registered or has_lost_nothing or not self.settings.membership.is_broker
 
     async def add_topic(

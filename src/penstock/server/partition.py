@@ -106,6 +106,10 @@ class Partition(Readable):
         """The lowest log start of all replicas that count, when it was last reported."""
         self.followers = Followers()
         """Followers' fetches, which may read what is not committed."""
+        self.given: dict[int, int] = {}
+        """The offset from which each follower was given records last."""
+        self.given_again: dict[int, int] = {}
+        """How often each was given them again."""
         self.is_read_nearby = False
         """Whether consumers were sent to followers, who are told of a new high watermark at once then."""
 

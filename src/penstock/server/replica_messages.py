@@ -1,17 +1,25 @@
-"""What replicas say to other nodes: fetches to the leaders that they follow, and to the controller who is in sync."""
+"""What replicas send to other nodes: fetches to leaders; to the controller, who is in sync and what is damaged."""
 
+from contextlib import suppress
 from typing import Final
 
 from penstock.client.bootstrap import Address
 from penstock.client.errors import ClientError
 from penstock.client.pool import Pool
 from penstock.client.ports import ClientPorts
-from penstock.metadata.cluster_commands import AlteredPartition, AlteredPartitions, AlterPartition, NewIsr
+from penstock.metadata.cluster_commands import (
+    AlteredPartition,
+    AlteredPartitions,
+    AlterPartition,
+    AssignReplicas,
+    NewIsr,
+)
 from penstock.model.errors import ProtocolError
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.controller_runner import ControllerRunner
 from penstock.server.departures import Departures
 from penstock.wire.messages import alter_partition as altering
+from penstock.wire.messages import assign_replicas_to_dirs as assigning
 from penstock.wire.messages.fetch import FetchRequest, FetchResponse
 
 LANE: Final = "replicas"
@@ -74,6 +82,34 @@ class ReplicaMessages:
             for part in topic.partitions
         ]
         return AlteredPartitions(tuple(found), response.error_code)
+
+    async def assign(self, command: AssignReplicas) -> None:
+        """Tells the controller where replicas lie, or that they are damaged. The metadata log tells what came of it."""
+        directories: dict[bytes, dict[bytes, list[assigning.PartitionData]]] = {}
+        for each in command.replicas:
+            topics = directories.setdefault(each.directory, {})
+            topics.setdefault(each.topic_id, []).append(assigning.PartitionData(partition_index=each.index))
+        request = assigning.AssignReplicasToDirsRequest(
+            broker_id=command.broker_id,
+            broker_epoch=command.broker_epoch,
+            directories=[
+                assigning.DirectoryData(
+                    id=directory,
+                    topics=[
+                        assigning.TopicData(topic_id=topic_id, partitions=parts) for topic_id, parts in topics.items()
+                    ],
+                )
+                for directory, topics in directories.items()
+            ],
+        )
+        with suppress(ProtocolError):
+            await self._channel.ask(
+                request,
+                assigning.AssignReplicasToDirsResponse,
+                timeout_ms=2 * CHANGE_MS,
+                answer_ms=CHANGE_MS,
+                lane=LANE,
+            )
 
 
 def _to_wire(change: NewIsr) -> altering.PartitionData:

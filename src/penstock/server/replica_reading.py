@@ -5,9 +5,12 @@ the answer may be given much later than the fetch was noted.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from penstock.log.log import Log
-from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.errors import CorruptBatch, ErrorCode, ProtocolError, TornBatch
+from penstock.model.ports import FileSlice
+from penstock.records.header import batches
 from penstock.replication.fetch_sessions import Fetching, Wanted
 from penstock.replication.leader import Verdict
 from penstock.replication.ports import Key
@@ -17,6 +20,10 @@ from penstock.server.reading import NO_RECORDS, Reading
 from penstock.server.replica_runner import ReplicaRunner
 from penstock.server.waiters import Watchers
 from penstock.wire.hot.fetch import FetchedPartition
+
+TIMES_GIVEN_MAX: Final = 4
+"""A follower may ask again because an answer was lost; after so many times, what it is given is held against its
+checksums."""
 
 
 class ReplicaReading(Reading):
@@ -122,11 +129,35 @@ class ReplicaReading(Reading):
                 part = log.read(wanted.offset, bytes_max, limit=log.written_end, at_least_one=at_least_one)
         except (ProtocolError, OSError):
             return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-        if part is not None and log.segments[-1].base_offset > wanted.offset:
-            self.is_final = True  # a slice ends with its segment, and there is more behind it
+        if part is not None:
+            if log.segments[-1].base_offset > wanted.offset:
+                self.is_final = True  # a slice ends with its segment, and there is more behind it
+            if partition.given.get(self._follower_id) == wanted.offset:
+                self._doubt(partition, part)
+            else:
+                partition.given[self._follower_id] = wanted.offset
+                partition.given_again.pop(self._follower_id, None)
         return FetchedPartition(
             wanted.index, 0, log.high_watermark, -1, log.start_offset, records=NO_RECORDS if part is None else part
         )
+
+    def _doubt(self, partition: Partition, part: FileSlice) -> None:
+        """The follower asks for what it was given. After some times it is looked at: the follower may find damage."""
+        times = partition.given_again.get(self._follower_id, 0) + 1
+        partition.given_again[self._follower_id] = times % TIMES_GIVEN_MAX
+        if times < TIMES_GIVEN_MAX:
+            return
+        try:
+            for batch in batches(part.read()):
+                if not batch.is_intact:
+                    raise CorruptBatch(f"the batch at offset {batch.base_offset} does not match its checksum")
+        except TornBatch:
+            return  # a slice may end inside a batch
+        except CorruptBatch as error:
+            partition.log.suspicion = f"{part.file.path}: {error}"
+            self._replicas.on_failed()
+        except OSError:
+            return  # reading it tells whoever asks
 
 
 def _key(wanted: Wanted) -> Key:

@@ -150,6 +150,18 @@ class ReplicaRunner:
             self._take(LogOpened(key, log))
         self._look_at_replicas(key)
 
+    def closed(self, key: Key, log: Log) -> None:
+        """This node no longer has that log of a partition, and will have another one."""
+        if not self.has_opened(key, log):
+            return
+        self.failed(log)
+        del self._logs[key]
+        self._shared.pop(log.identity.number, None)
+        self._partitions.unfollow(*key)
+        partition = self._partitions.identified(*key)
+        if partition is not None and partition.log is log:
+            self._partitions.remove(partition)
+
     def dress(self, log: Log) -> None:
         """Gives a log, and the partition that it belongs to, the settings of their topic."""
         dress = self._wardrobe.dress_of(log.identity.topic)

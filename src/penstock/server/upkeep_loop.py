@@ -16,7 +16,7 @@ from typing import Any
 from penstock.log import upkeep
 from penstock.log.directory import DataDirectory
 from penstock.log.log import Log
-from penstock.model.errors import ProtocolError
+from penstock.model.errors import CorruptBatch, ProtocolError
 from penstock.model.ports import Clock
 from penstock.server.partitions import Partitions
 
@@ -143,6 +143,8 @@ class Upkeep:
             await upkeep.settle(log, self._directory.disk)
             self._troubles.pop(log.identity.number, None)
         except (ProtocolError, OSError) as error:
+            if isinstance(error, CorruptBatch):
+                log.suspicion = str(error)
             if self._troubles.get(log.identity.number) != str(error):  # a full disk stays full for a while
                 self._troubles[log.identity.number] = str(error)
                 self._on_trouble(log, error)

@@ -164,3 +164,28 @@ def test_nobody_answers_is_another_exit_code(penstock: Penstock) -> None:
     result = penstock("cluster", "health", "-b", "127.0.0.1:1", "-o", "json")
     assert result.code == 2
     assert "nobody answers" in result.out
+
+
+def with_damage(leader: int, isr: tuple[int, ...], damaged: tuple[int, ...]) -> ClusterState:
+    partition = Partition(0, leader, 5, (1, 2, 3), isr, damaged)
+    return replace(WELL, topics=(Topic("orders", b"0" * 16, False, (partition,)),))
+
+
+def test_a_damaged_replica_is_named_and_mended_by_the_broker() -> None:
+    found = complaints(with_damage(1, (1, 3), (2,)))
+    assert found["damaged"].found == "the log of 1 partition on broker 2 is damaged: orders[0]"
+    assert "fetches it anew" in (found["damaged"].fix or "")
+
+
+def test_a_damaged_last_copy_is_kept_and_an_operator_asked() -> None:
+    state = with_damage(-1, (), (2,))
+    unled = Unled(TopicPartition("orders", 0), has_all=(2,), had_all=())
+    found = complaints(replace(state, unled=(unled,)))
+    assert "the only replica there that has every acknowledged record is on broker 2" in found["damaged"].found
+    assert "--unclean" in (found["damaged"].fix or "")
+    assert "offline" not in found
+
+
+def test_a_replica_on_a_broker_that_is_down_is_not_called_damaged() -> None:
+    state = replace(with_damage(1, (1, 3), (2,)), brokers=brokers(1, 3), fenced=brokers(2))
+    assert "damaged" not in complaints(state)

@@ -5,8 +5,9 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.log.boot import BOOT, NONE, UNREGISTERED, UNREPORTED, VERSION
+from penstock.log.boot import BOOT, DAMAGED, NONE, UNREGISTERED, UNREPORTED, VERSION
 from penstock.log.checked import Damaged, read
+from penstock.log.ledger import ENTRY_BYTES
 from penstock.log.settings import Durability, LogSettings
 from penstock.model.errors import DiskFull, StorageError
 from tests.simulation.log_histories import PowerCut, drive
@@ -260,3 +261,26 @@ def test_a_full_disk_that_has_a_record_has_room_for_the_next() -> None:
     assert recorded(place) == UNREPORTED
     with pytest.raises(DiskFull):
         place.append_many(20)
+
+
+def test_a_damaged_ledger_is_remembered_until_the_controller_knows() -> None:
+    """The next start has a new ledger, and would find nothing."""
+    place = a_place()
+    for _ in range(4):
+        place.append()
+        place.directory.hurry()
+        place.commit()
+    ledger = place.directory.ledger
+    place.flip(ledger.path_of(ledger.turn), 2 * ENTRY_BYTES + 9)
+    place.kill()
+    assert place.directory.findings.doubt
+    for _ in range(2):
+        assert (is_kept(place), loss(place)) == (False, DAMAGED)
+        place.kill()
+        assert not place.directory.findings.doubt
+    place.directory.pool.boot.fail()
+    assert recorded(place) == DAMAGED, "a failed sync is less"
+    place.kill()
+    register(place)
+    place.kill()
+    assert (is_kept(place), loss(place)) == (True, UNREPORTED)

@@ -1,5 +1,6 @@
 """A data directory: whose it is, its logs coming and going, and rounds of group commit."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -467,3 +468,61 @@ def test_a_damaged_marker_is_no_marker(content: bytes) -> None:
     assert place.directory.findings.damage == ["clean: is not a file of kind 'clean'"]
     assert place.directory.findings.scanned_bytes > 0
     assert place.log.written_end == 3
+
+
+# --- damaged logs -------------------------------------------------------------------------------------------------
+
+
+def damaged(place: Place) -> Log:
+    place.append_many(3)
+    place.commit()
+    place.flip(place.log.path_of(place.log.active, "log"), 100)
+    log = place.kill()
+    assert log.is_damaged
+    return log
+
+
+@pytest.mark.parametrize("again", [Place.kill, Place.cut_power, Place.restart])
+def test_a_damaged_log_is_set_aside_and_found_again(again: Callable[[Place], Log]) -> None:
+    place = Place()
+    log = damaged(place)
+    before = place.disk.list(log.path)
+    drive(place.directory.set_aside(log))
+    assert place.directory.logs == {}
+    place.log = drive(place.directory.create("t", "id", 0, SETTINGS))
+    assert place.append().base_offset == 0
+    place.commit()
+    again(place)
+    assert place.directory.kept_aside == {log.identity.number: log.identity}
+    assert place.disk.list(f"logs/{log.identity.number}.damaged") == before
+    assert place.log.identity.number > log.identity.number
+    drive(place.directory.remove_aside(log.identity.number))
+    place.cut_power()
+    assert place.directory.kept_aside == {}
+    assert place.disk.list("logs") == ["t-0"]
+    assert place.offsets() == [0]
+
+
+def test_of_two_damaged_logs_of_a_partition_the_first_is_kept() -> None:
+    place = Place()
+    first = damaged(place)
+    drive(place.directory.set_aside(first))
+    place.log = drive(place.directory.create("t", "id", 0, SETTINGS))
+    second = damaged(place)
+    drive(place.directory.set_aside(second))
+    assert list(place.directory.kept_aside) == [first.identity.number]
+    assert place.disk.list("logs") == [f"{first.identity.number}.damaged"]
+
+
+@pytest.mark.parametrize("waits", range(6))
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_power_cut_while_setting_aside_leaves_the_log_in_one_place(waits: int, is_torn: bool) -> None:
+    place = Place(suspends=True, is_torn=is_torn)
+    log = damaged(place)
+    with suppress(PowerCut):
+        drive(place.directory.set_aside(log), waits)
+    place.disk = place.disk.power_cut()
+    directory = place.open()
+    places = [*directory.logs, *directory.kept_aside]
+    assert places in (["t-0"], [log.identity.number])
+    assert all(each.is_damaged for each in directory.logs.values())

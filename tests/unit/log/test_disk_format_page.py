@@ -170,6 +170,7 @@ def test_the_tree_has_every_file_that_there_is() -> None:
     place = a_settled_place()
     drive(place.directory.close())
     place.disk.make_dir("logs/1.gone")
+    place.disk.make_dir("logs/2.damaged")
     kinds = {"<base offset>": r"\d{20}", "<offset>": r"\d{20}", "<generation>": r"\d+", "<number>": r"\d+"}
     kinds |= {"<topic>": ".+", "<partition>": r"\d+"}
     shapes: dict[int, list[str]] = {0: [], 2: [], 4: []}

@@ -572,3 +572,15 @@ def test_a_log_says_what_it_is() -> None:
     assert repr(place.log.active).startswith("<segment 00000000000000000000-0: offsets 0 to 1, ")
     assert isinstance(place.log.producers, ProducerStates)
     assert isinstance(place.log.active, Segment)
+
+
+def test_damage_that_a_reader_meets_is_noted_and_the_rest_stays_online() -> None:
+    place = Place()
+    place.append_many(3)
+    place.commit()
+    assert place.log.read(0, 1_000, limit=3) is not None
+    place.flip(place.log.path_of(place.log.active, "log"), 16)  # the magic byte
+    with pytest.raises(CorruptBatch):
+        place.log.read(0, 1_000, limit=3)
+    assert place.log.suspicion is not None
+    assert place.log.offline_reason is None

@@ -46,7 +46,7 @@ MOVING = Metric(
 OFFLINE_REPLICAS = Metric(
     "kafka_server_replicamanager_offlinereplicacount",
     Kind.GAUGE,
-    "Replicas whose log is offline: a write or sync failed.",
+    "Replicas whose log is offline: a write or sync failed, or it is damaged.",
     advice="See to the disk, then restart the node: docs/operating/disk-full.md#a-disk-fails.",
 )
 SHRINKS = Metric(
