@@ -1,7 +1,8 @@
 """AssignReplicasToDirs: brokers tell the controller where their replicas lie, and which of them are damaged.
 
 Serves    AssignReplicasToDirs 0 on listeners of controllers.
-Answers   once a change is committed; codes are the controller's.
+Answers   once a change is committed; codes are the controller's. Replicas that are named twice, and those beyond the
+          first few hundred, are not answered: their broker tells of them again.
 Departs   from Kafka 4.3: a replica that its broker reports as damaged (the directory "lost") stays eligible as a leader
           if no other replica is in sync or eligible; every such report begins a leader epoch. A node has one directory.
 """
@@ -9,8 +10,10 @@ Departs   from Kafka 4.3: a replica that its broker reports as damaged (the dire
 from collections.abc import Iterable
 
 from penstock.metadata.cluster_commands import Assigned, AssignedReplicas, AssignReplicas
+from penstock.metadata.view import RECORDS_PER_COMMAND_MAX
 from penstock.model.errors import ProtocolError
 from penstock.server.handlers.needs import node_of
+from penstock.server.pieces import Turns, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages import assign_replicas_to_dirs as assigning
 
@@ -20,16 +23,16 @@ async def assign_replicas_to_dirs(
     request: assigning.AssignReplicasToDirsRequest, call: Call
 ) -> assigning.AssignReplicasToDirsResponse:
     """A broker says where its replicas lie, or that they are damaged."""
-    command = AssignReplicas(
-        request.broker_id,
-        request.broker_epoch,
-        tuple(
-            Assigned(directory.id, topic.topic_id, part.partition_index)
-            for directory in request.directories
-            for topic in directory.topics
-            for part in topic.partitions
-        ),
+    turns = Turns()
+    named = (
+        (topic.topic_id, part.partition_index, directory.id)
+        for directory in request.directories
+        for topic in directory.topics
+        for part in topic.partitions
     )
+    once = await partitions_once(named, turns)
+    replicas = [Assigned(directory, topic_id, index) for topic_id, index, directory in await once.single(turns)]
+    command = AssignReplicas(request.broker_id, request.broker_epoch, tuple(replicas[:RECORDS_PER_COMMAND_MAX]))
     try:
         assigned = await node_of(call).controller.ask(command)
     except ProtocolError as error:
