@@ -208,9 +208,13 @@ ALL: list[CoreMutant] = [
         reason="_previous_epoch",
     ),
     mutant(
-        "a broker with a damaged log vouches for what it had",
-        Edit(Node._previous_epoch, "before == NO_EPOCH or self.directory.findings.damage", "before == NO_EPOCH"),
-        proof=lambda: test_replication.test_a_broker_with_a_damaged_log_vouches_for_nothing(is_damaged=True),
+        "a broker with a damaged ledger vouches for what it had",
+        Edit(
+            Node._previous_epoch,
+            "before == NO_EPOCH or self.directory.findings.doubt or self.directory.pool.boot.loss == DAMAGED",
+            "before == NO_EPOCH",
+        ),
+        proof=lambda: test_replication.test_a_broker_with_a_damaged_ledger_vouches_for_nothing(is_damaged=True),
         reason="_previous_epoch",
     ),
     mutant(
