@@ -9,7 +9,8 @@ from tests.simulation.replication_options import FAULTS
 ABOUT = """\
 Worlds of the replicas of three to five brokers (`penstock.replication`) under the real controller, on a heap with
 virtual time, 60 seconds each: messages are lost and late, links cut in one direction or both, brokers killed, without
-power and what they had not synced, standing still, shutting down, behind with the metadata log; leadership changes
+power and what they had not synced, standing still, shutting down, behind with the metadata log; logs fail; batches have
+up to five records, and DeleteRecords moves starts into the middle of them; leadership changes
 hands faster than replicas follow, replicas move, controllers are replaced and go on answering
 (`tests/simulation/replication_world.py`).
 After every event the invariants of replication are looked at (`tests/simulation/replication_checks.py`); in the end
@@ -36,7 +37,7 @@ KIND = core_campaign.Kind(
     measures=measures,
     summary=summary,
     columns=(("Events", "events"), ("Epochs led", "epochs"), ("Records committed", "committed")),
-    faults=tuple(dict.fromkeys(FAULTS)),
+    faults=(*dict.fromkeys(FAULTS), "failed log"),
     virtual_s=int(END_MS) // 1000,
     title="Replication in the simulator",
     about=ABOUT,

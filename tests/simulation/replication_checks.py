@@ -52,6 +52,8 @@ class Checks:
             if replica.log is not None and (log := broker.disk.logs.get(key)) is not None
         ]
         for key, replica, log in here:
+            if log.has_failed and (replica.leader is not None or replica.following is not None):
+                broken("FailedLogs", f"{broker} leads or follows {key[1]}, whose log has failed")
             if log.high_watermark != self._high_watermarks.get((broker.broker_id, key)):
                 self._moved(broker, key, log, replica.leader)
         for key, partition in self._world.partitions().items():
@@ -85,6 +87,9 @@ class Checks:
                 broken("LogMatching", f"{broker} leads {key[1]} and calls committed what others have otherwise")
             for offset in range(len(committed), high_watermark):
                 committed.append(log.entry(offset))
+            inside = log.start_offset < high_watermark < log.written_end and log.entry(high_watermark).place
+            if inside:
+                broken("WholeBatches", f"{broker} calls {key[1]} committed up to {high_watermark}, inside a batch")
         elif high_watermark > len(committed):
             broken("LogMatching", f"{broker} follows and calls {high_watermark} committed, no leader did so yet")
         if self._agreed_end(log, committed) < high_watermark:

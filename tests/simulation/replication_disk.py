@@ -1,10 +1,15 @@
-"""The disk of a simulated broker: logs as a kill or a power cut would leave them. One entry is one offset."""
+"""The disk of a simulated broker: logs as a kill or a power cut would leave them. One entry is one offset.
+
+Batches stay whole, as in the real log: what is cut or lost, and what a fetch brings, ends where a batch does. A log may
+start inside a batch.
+"""
 
 from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 from penstock.log.epochs import EpochHistory, EpochStart
+from penstock.model.errors import StorageError
 from penstock.replication.ports import Key
 from tests.simulation.invariants import broken
 
@@ -12,6 +17,10 @@ from tests.simulation.invariants import broken
 class Entry(NamedTuple):
     epoch: int
     value: int
+    place: int = 0
+    """How many records of its batch come before it."""
+    left: int = 0
+    """How many records of its batch follow."""
 
 
 class Records(NamedTuple):
@@ -27,6 +36,10 @@ class ModelLog:
     def __init__(self, *, waits_for_sync: bool) -> None:
         self.waits_for_sync = waits_for_sync
         self.entries: list[Entry] = []
+        self.front: list[Entry] = []
+        """What the first batch has before the start of the log."""
+        self.has_failed = False
+        """A sync or a write has failed: nothing is written any more, and what was not synced may be lost."""
         self.start_offset = 0
         self.written_end = 0
         self.synced_end = 0
@@ -44,15 +57,26 @@ class ModelLog:
     def entry(self, offset: int) -> Entry:
         return self.entries[offset - self.start_offset]
 
-    def append(self, epoch: int, value: int) -> int:
-        """Appends as a leader; the offset."""
-        self._add(Entry(epoch, value))
-        return self.written_end - 1
+    def append(self, epoch: int, *values: int) -> int:
+        """Appends a batch as a leader; its first offset."""
+        base_offset = self.written_end
+        for place, value in enumerate(values):
+            self._add(Entry(epoch, value, place, len(values) - 1 - place))
+        return base_offset
 
     def append_replicated(self, data: Records, *, now_ms: int) -> int:
+        if self.has_failed:
+            raise StorageError("the log is offline")
+        entries = data.entries
         if data.base_offset != self.written_end:
-            broken("LogMatching", f"records from {data.base_offset} on came for a log that ends at {self.written_end}")
-        for entry in data.entries:
+            before = self.written_end - data.base_offset
+            is_inside = 0 < before < len(entries) and entries[before].place == before
+            if self.entries or not is_inside:  # only a log that begins inside a batch takes one from before its end
+                broken(
+                    "LogMatching", f"records from {data.base_offset} on came for a log that ends at {self.written_end}"
+                )
+            self.front, entries = list(entries[:before]), entries[before:]
+        for entry in entries:
             if entry.epoch < self.epochs.latest:
                 broken("LogMatching", f"a record of epoch {entry.epoch} came for a log that is at {self.epochs.latest}")
             self._add(entry)
@@ -65,9 +89,18 @@ class ModelLog:
         self.written_end += 1
 
     def read(self, offset: int, entries_max: int) -> Records | None:
+        """Whole batches, from the one that holds the offset on; the first however large it is."""
         at = offset - self.start_offset
-        found = self.entries[at : at + entries_max]
-        return Records(offset, tuple(found)) if found else None
+        if at >= len(self.entries):
+            return None
+        place = self.entries[at].place
+        end = max(at + self.entries[at].left + 1, min(at - place + entries_max, len(self.entries)))
+        last = self.entries[end - 1]
+        if last.left:
+            end -= last.place + 1
+        end = max(end, at + self.entries[at].left + 1)
+        found = (self.front + self.entries[:end])[len(self.front) + at - place :]
+        return Records(offset - place, tuple(found))
 
     def advance_high_watermark(self, offset: int) -> None:
         self.high_watermark = max(self.high_watermark, min(offset, self.written_end))
@@ -76,6 +109,10 @@ class ModelLog:
 
     def cut(self, end_offset: int) -> None:
         end_offset = max(self.start_offset, min(end_offset, self.written_end))
+        if end_offset < self.written_end:
+            end_offset = max(self.start_offset, end_offset - self.entry(end_offset).place)
+        if end_offset == self.start_offset:
+            self.front = []
         del self.entries[end_offset - self.start_offset :]
         self.written_end = end_offset
         self.synced_end = min(self.synced_end, end_offset)
@@ -86,6 +123,7 @@ class ModelLog:
 
     def restart(self, offset: int) -> None:
         self.entries = []
+        self.front = []
         self.start_offset = self.written_end = self.synced_end = self.high_watermark = offset
         self.agreed_end = min(self.agreed_end, offset)
         self.epochs = EpochHistory()
@@ -94,18 +132,22 @@ class ModelLog:
     def trim(self, start_offset: int) -> None:
         start_offset = min(start_offset, self.high_watermark)
         if start_offset > self.start_offset:
-            del self.entries[: start_offset - self.start_offset]
+            gone = start_offset - self.start_offset
+            place = self.entries[gone].place if gone < len(self.entries) else 0
+            self.front = (self.front + self.entries[:gone])[-place:] if place else []
+            del self.entries[:gone]
             self.start_offset = start_offset
             self.epochs.cut_start(start_offset)
             self.synced_end = max(self.synced_end, start_offset)
 
     def synced(self, end_offset: int, cuts: int) -> None:
-        if cuts == self.cuts:
+        if cuts == self.cuts and not self.has_failed:
             self.synced_end = max(self.synced_end, end_offset)
             self.saved_high_watermark = self.high_watermark
 
     def die(self) -> None:
         """What was in memory is gone: the high watermark is what was noted last, epochs are what records tell."""
+        self.has_failed = False
         self.high_watermark = max(self.start_offset, min(self.saved_high_watermark, self.written_end))
         self.epochs = EpochHistory(_epochs_of(self.start_offset, self.entries))
 

@@ -39,6 +39,8 @@ class Misfortune:
         self._random: Random = world.streams.stream("faults")
         self._people: Random = world.streams.stream("people")
         self._deleters: Random = world.streams.stream("deleters")
+        self._batches: Random = world.streams.stream("batches")
+        self._failures: Random = world.streams.stream("failures")
         self._values = 0
         self._silent_until_ms = 0.0
 
@@ -54,6 +56,8 @@ class Misfortune:
         if world.options.delete_every_ms:
             world.after(3_000.0, self._delete_records)
         world.after(PRODUCE_END_MS + 1_000.0, self._delete_all)
+        if world.options.fails_logs:
+            world.after(SETTLE_MS + 8_000.0 * self._failures.random(), self._fail_log)
         if world.options.faults:
             world.after(SETTLE_MS + self._interval(), self._strike)
 
@@ -67,6 +71,8 @@ class Misfortune:
         for broker in world.brokers.values():
             broker.is_stale = False
             broker.resume()
+            if broker.has_failed_log:
+                self._start_anew(broker, broker.life)
             self._start(broker)
         world.after(3_000.0 * self._random.random(), world.quorum.elect)  # while many are about to be in sync again
 
@@ -86,8 +92,10 @@ class Misfortune:
             if leaders and random.random() < 0.7:
                 broker = leaders[-1] if random.random() < 0.8 else random.choice(leaders)
                 for _ in range(random.choice((1, 1, 1, 4))):
-                    self._values += 1
-                    broker.produce(key, self._values)
+                    batch_max = world.options.batch_max
+                    count = self._batches.randint(1, batch_max) if batch_max > 1 else 1
+                    broker.produce(key, *range(self._values + 1, self._values + count + 1))
+                    self._values += count
         if world.time_ms < PRODUCE_END_MS:
             world.after(2 * random.random() * world.options.produce_every_ms, self._produce)
 
@@ -120,6 +128,30 @@ class Misfortune:
         for key in self._keys():
             for broker in self._world.leaders(key)[-1:]:
                 broker.delete_records(key, broker.disk.logs[key].high_watermark, END_MS)
+
+    def _fail_log(self) -> None:
+        """A log of some broker fails; the broker is started again later."""
+        world, random = self._world, self._failures
+        if world.is_calm:
+            return
+        found = [
+            (broker, key)
+            for broker in world.brokers.values()
+            if broker.replicas is not None and broker.paused is None and self._may_lose(broker)
+            for key, log in broker.disk.logs.items()
+            if not log.has_failed
+        ]
+        if found:
+            broker, key = random.choice(found)
+            broker.fail_log(key)
+            world.counts["failed log"] += 1
+            world.after(500.0 + 8_000.0 * random.random(), self._start_anew, broker, broker.life)
+        world.after(8_000.0 * random.random(), self._fail_log)
+
+    def _start_anew(self, broker: Broker, life: int) -> None:
+        if broker.is_up and broker.life == life:
+            broker.die(loses=False)
+            self._start(broker)
 
     # --- faults ---------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from penstock.replication.replicas import Replica, Replicas
 from penstock.replication.source_session import Asking, SourceSession
 from penstock.wire.messages.fetch import FetchPartition, PartitionData
 from tests.simulation.mutants import Measured, Mutants
+from tests.simulation.planting import Edit, plant
 from tests.simulation.replication_faults import run_seed
 from tests.simulation.replication_world import Broker
 
@@ -477,6 +478,21 @@ def does_not_report_a_log_start_by_itself(patch: pytest.MonkeyPatch) -> None:
         self._following[key].trimmed(self._effects)
 
     patch.setattr(Fetcher, "on_trimmed", quietly)
+
+
+# --- batches of several records, logs that fail -----------------------------------------------------------------------
+
+
+@caught_by("WholeBatches", "Convergence")
+def commits_all_but_the_last_record(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark then lies inside a batch."""
+    old, new = "log.advance_high_watermark(end_offset)", "log.advance_high_watermark(end_offset - 1)"
+    plant(patch, Edit(Leader.advance, old, new))
+
+
+@caught_by("FailedLogs", "Convergence")
+def goes_on_with_a_log_that_has_failed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Replicas, "_on_log_failed", lambda _self, _event, _now: None)
 
 
 # --- running them -----------------------------------------------------------------------------------------------------

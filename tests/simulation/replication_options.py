@@ -59,6 +59,10 @@ class Options(NamedTuple):
     """Records of a partition in one answer."""
     delete_every_ms: float
     """Between two DeleteRecords; 0 for none before the end."""
+    batch_max: int = 1
+    """Records of a batch."""
+    fails_logs: bool = False
+    """Whether logs of brokers fail: a sync or a write."""
 
 
 def draw_options(seed: int) -> Options:
@@ -92,6 +96,8 @@ def draw_options(seed: int) -> Options:
         patience_ms=one_of("patience", 700, 1_500),
         entries_max=one_of("entries", 2, 10, 100),
         delete_every_ms=one_of("delete records", 0.0, 500.0, 2_000.0),
+        batch_max=one_of("batch", 1, 1, 2, 5),
+        fails_logs=one_of("failing logs", False, False, True),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
-from penstock.metadata.cluster_commands import Heartbeat
+from penstock.metadata.cluster_commands import AlterPartition, Heartbeat, NewIsr
 from penstock.metadata.commands import RegisterBroker
 from penstock.metadata.image import Image, Partition
 from penstock.metadata.settings.layers import BrokerSettings
@@ -42,6 +42,7 @@ from penstock.replication.events import (
     FetchLost,
     ImageLearned,
     LogCut,
+    LogFailed,
     LogOpened,
     LogsSynced,
     LogTrimmed,
@@ -98,6 +99,8 @@ class Waiting(NamedTuple):
     offset: int
     epoch: int
     value: int
+    last_offset: int
+    """Of its batch."""
 
 
 class Deletion(NamedTuple):
@@ -141,11 +144,17 @@ class Broker:
     def __str__(self) -> str:
         return f"broker {self.broker_id}"
 
+    @property
+    def has_failed_log(self) -> bool:
+        return any(log.has_failed for log in self.disk.logs.values())
+
     def log(self, key: Key) -> ModelLog | None:
         return self.disk.logs.get(key)
 
     def is_impaired(self, key: Key, partition: Partition) -> bool:
         """Whether it may have lost records of a partition, and has not been in sync again since."""
+        if self.has_failed_log and not self.world.options.is_fsync:
+            return True  # when it is started again it vouches for nothing
         known = self.world.quorum.image.brokers.get(self.broker_id)
         is_this_life = known is not None and self.epoch >= 0 and known.epoch == self.epoch
         if is_this_life and self.broker_id in partition.isr:
@@ -177,12 +186,13 @@ class Broker:
         for key, trim in self._trimming.items():
             if self.random.random() < 0.5:
                 self.disk.logs[key].trim(trim.start_offset)
+        vouches = not self.has_failed_log
         for log in self.disk.logs.values():
-            if loses:
+            if loses or log.has_failed:
                 gone += log.lose_power(self.random)
             else:
                 log.die()
-        if loses and not self.world.options.is_fsync:
+        if (loses or not vouches) and not self.world.options.is_fsync:
             self.disk.last_epoch = -1
             # Nobody can tell from outside that it had not begun what it is counted on for.
             held = [
@@ -336,7 +346,11 @@ class Broker:
         log = self.disk.logs.get(effect.key)
         if log is None:
             log = self.disk.logs[effect.key] = ModelLog(waits_for_sync=self.world.options.is_fsync)
-        self.world.after(0.0, self.later, self.life, self.take, LogOpened(effect.key, log))
+        self.world.after(0.0, self.later, self.life, self._opened, effect.key, log)
+
+    def _opened(self, key: Key, log: ModelLog) -> None:
+        if not log.has_failed:
+            self.take(LogOpened(key, log))
 
     def _do_drop(self, effect: DropLog) -> None:
         self.disk.logs.pop(effect.key, None)
@@ -369,7 +383,7 @@ class Broker:
             return
         self.world.tell(self, f"commits {key[1]} up to {log.high_watermark}")
         waiting = self.waiting.get(key, [])
-        done = [each for each in waiting if each.offset < log.high_watermark]
+        done = [each for each in waiting if each.last_offset < log.high_watermark]
         if done:
             self.waiting[key] = waiting[len(done) :]
             if leader.has_enough_in_sync:
@@ -482,6 +496,38 @@ class Broker:
         if self._syncing is None:
             self._sync()
 
+    def fail_log(self, key: Key) -> None:
+        """A sync or a write fails: the log is neither led nor followed until the broker is started again."""
+        log = self.disk.logs[key]
+        if self.replicas is None or log.has_failed:
+            return
+        log.has_failed = True
+        self.world.tell(self, f"has a log of {key[1]} that fails")
+        self._rebuilding.pop(key, None)
+        self._trimming.pop(key, None)
+        self.take(LogFailed(key))
+        self._give_way(self.life)
+
+    def _give_way(self, life: int) -> None:
+        """Asks the controller for another leader, as long as there is one to be had."""
+        failed = [key for key, log in self.disk.logs.items() if log.has_failed]
+        if life != self.life or self.replicas is None or not failed:
+            return
+        image = self.replicas.image
+        changes = []
+        for key in failed:
+            topic = image.topics.get(TOPIC)
+            placed = None if topic is None or topic.topic_id != key[0] else topic.partitions.get(key[1])
+            if placed is None or placed.leader != self.broker_id:
+                continue
+            others = [image.brokers[each] for each in placed.isr if each != self.broker_id and each in image.brokers]
+            isr = tuple((each.broker_id, each.epoch) for each in others if each.is_active)
+            if isr:
+                changes.append(NewIsr(*key, placed.leader_epoch, placed.partition_epoch, isr))
+        if changes and self.paused is None:
+            self.world.ask(self, AlterPartition(self.broker_id, self.epoch, tuple(changes)), lambda _: None)
+        self.world.after(1_000.0, self._give_way, life)
+
     def _rebuild_ms(self) -> float:
         """Cutting a log takes many syncs, and now and then longer than anybody's patience."""
         if self.world.is_calm or self.random.random() < 0.8:
@@ -490,17 +536,22 @@ class Broker:
 
     # --- leading --------------------------------------------------------------------------------------------------
 
-    def produce(self, key: Key, value: int) -> None:
-        """A client sends a record, acks=all."""
+    def produce(self, key: Key, *values: int) -> None:
+        """A client sends a batch, acks=all."""
         replicas = self.replicas
         leader = None if replicas is None or self.paused is not None else replicas.leader(key)
         if replicas is None or leader is None or not leader.has_enough_in_sync:
             return
         log = self.disk.logs[key]
-        offset = log.append(leader.epoch, value)
-        self.world.tell(self, f"appends {value} to {key[1]} at {offset} in epoch {leader.epoch}")
-        self.world.checks.values.add(value)
-        self.waiting.setdefault(key, []).append(Waiting(offset, leader.epoch, value))
+        if log.has_failed:
+            return
+        offset = log.append(leader.epoch, *values)
+        what = " ".join(map(str, values))
+        self.world.tell(self, f"appends {what} to {key[1]} at {offset} in epoch {leader.epoch}")
+        self.world.checks.values.update(values)
+        last = offset + len(values) - 1
+        waiting = [Waiting(offset + at, leader.epoch, value, last) for at, value in enumerate(values)]
+        self.waiting.setdefault(key, []).extend(waiting)
         self._carry_out(replicas.appended(key, offset, self.world.now))
         if log.waits_for_sync:
             self._do_sync(SyncLog(key))

@@ -52,7 +52,7 @@ def test_everything_happens() -> None:
     counts: Counter[str] = Counter()
     for run in run_all(range(2_000, 2_020)):
         counts.update(run.counts)
-    for kind in FAULTS:
+    for kind in (*FAULTS, "failed log"):
         assert counts[kind] >= 3, f"{kind} happens too rarely: {counts}"
 
 
@@ -61,6 +61,8 @@ def test_worlds_differ() -> None:
     assert {each.brokers for each in options} == {3, 4, 5}
     assert {each.is_fsync for each in options} == {True, False}
     assert {each.is_beyond for each in options} == {True, False}
+    assert {each.batch_max for each in options} == {1, 2, 5}
+    assert {each.fails_logs for each in options} == {True, False}
 
 
 # --- one seed, one story ----------------------------------------------------------------------------------------------

@@ -226,10 +226,14 @@ class Log:
         return Appended(base_offset, batch.last_offset, append_time_ms, is_duplicate=False)
 
     def append_replicated(self, data: memoryview, *, now_ms: int) -> int:
-        """Writes batches as their leader has them, offsets and epochs included; the new end. Gaps are allowed."""
+        """Writes batches as their leader has them, offsets and epochs included; the new end. Gaps are allowed.
+
+        The first batch of a log may begin before the log start: DeleteRecords may have moved the leader's log start to
+        the middle of a batch, and a replica that begins there is sent the whole batch.
+        """
         self._require_online()
         for batch in batches(data):
-            if batch.base_offset < self.written_end:
+            if batch.base_offset < self.written_end and not self._begins_with(batch):
                 raise InvalidBatch(f"a replicated batch starts at {batch.base_offset}, before {self.written_end}")
             if batch.leader_epoch < self.epochs.latest:
                 raise InvalidBatch(f"a replicated batch has epoch {batch.leader_epoch} after {self.epochs.latest}")
@@ -237,6 +241,11 @@ class Log:
                 raise CorruptBatch(f"the checksum of the replicated batch at {batch.base_offset} does not fit")
             self._write(batch, batch.whole, now_ms)
         return self.written_end
+
+    def _begins_with(self, batch: BatchView) -> bool:
+        """Whether the log is empty, and the batch holds the offset at which it starts."""
+        is_empty = len(self.segments) == 1 and not self.active.size_bytes and self.written_end == self.start_offset
+        return is_empty and batch.base_offset <= self.start_offset <= batch.last_offset
 
     def _write(self, batch: BatchView, data: bytearray | memoryview, now_ms: int) -> None:
         segment = self.segments[-1]

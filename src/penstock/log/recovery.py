@@ -224,7 +224,7 @@ class _TailScan:
             for position, batch in scan_batches(file, 0, end):
                 if batch.last_offset - segment.base_offset > SEGMENT_OFFSETS_MAX:
                     return f"{path}: the batch at position {position} jumps to offset {batch.base_offset}"
-                if batch.base_offset < segment.end_offset:
+                if batch.base_offset < segment.end_offset and (position or batch.last_offset < segment.base_offset):
                     return f"{path}: the batch at position {position} goes back to offset {batch.base_offset}"
                 if batch.leader_epoch < log.epochs.latest:
                     return f"{path}: the batch at position {position} goes back to epoch {batch.leader_epoch}"

@@ -1,14 +1,17 @@
 """Opening a log: little is read, nothing promised is lost, what was not promised is cut, and damage is named."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
+from penstock.log.log import Log
 from penstock.log.scrub import scrub
 from penstock.log.settings import Durability
-from penstock.model.errors import StorageError
+from penstock.model.errors import InvalidBatch, StorageError
 from penstock.records.control import ControlType
+from penstock.records.header import patch
 from tests.simulation.log_histories import PowerCut, drive
 from tests.unit.log.place import NAME, SETTINGS, Place, a_batch, essence, from_producer
 
@@ -28,6 +31,13 @@ def a_life(**options: bool | int) -> Place:
     place.log.advance_high_watermark(20)
     place.commit()
     return place
+
+
+def replicated(base_offset: int, count: int) -> bytearray:
+    """A batch as a leader sends it."""
+    data = a_batch(count)
+    patch(data, base_offset, 0)
+    return data
 
 
 def portrait(place: Place) -> tuple[object, ...]:
@@ -401,6 +411,43 @@ def test_what_a_failed_truncation_has_cut_off_does_not_come_back() -> None:
     kept = place.stored()
     assert place.cut_power().written_end == 2
     assert place.stored() == kept
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("way", [Place.kill, Place.cut_power, Place.restart])
+def test_a_replica_may_begin_inside_a_batch(way: Callable[[Place], Log], is_sealed: bool) -> None:
+    """Its leader's log starts there, after DeleteRecords, and sends the whole batch."""
+    place = Place()
+    place.restart_at(5)
+    assert place.replicate(replicated(3, 5)) == 8
+    assert place.replicate(replicated(8, 2)) == 10
+    if is_sealed:
+        place.log.roll()
+        assert place.replicate(replicated(10, 1)) == 11
+    place.commit()
+    place.settle()
+    end, stored = place.log.written_end, place.stored()
+    log = way(place)
+    assert (log.start_offset, log.written_end, place.stored()) == (5, end, stored)
+    assert place.directory.findings.damage == []
+    assert place.directory.findings.cut == []
+    part = log.read(5, 1, limit=end)
+    assert part is not None
+    assert part.read() == stored[0]
+    part.release()
+    assert scrub(log, place.disk) == []
+    place.truncate(7)
+    assert (place.log.start_offset, place.log.written_end) == (5, 5)
+
+
+def test_only_the_first_batch_of_an_empty_log_may_begin_before_it() -> None:
+    place = Place()
+    place.restart_at(5)
+    with pytest.raises(InvalidBatch):
+        place.replicate(replicated(1, 4))
+    place.replicate(replicated(5, 1))
+    with pytest.raises(InvalidBatch):
+        place.replicate(replicated(4, 5))
 
 
 def test_a_clean_marker_counts_once() -> None:
