@@ -4,8 +4,7 @@ Serves    DescribeTopicPartitions 0. Without topics in the request, all of them.
 Answers   topics by name, at most so many partitions as the request and max.request.partition.size.limit (2,000) allow,
           and a cursor where there are more. INVALID_REQUEST for a cursor that names no topic of the request, or no
           partition at all.
-Departs   from Kafka 4.3: a topic that is not there counts as one partition; a topic that is named several times is
-          answered once.
+Departs   from Kafka 4.3: a page ends after max.request.partition.size.limit topics that do not exist, too.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -44,22 +43,23 @@ async def describe_topic_partitions(
         return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
     first = "" if cursor is None else cursor.topic_name
     names = in_order([name for name in asked or image.topics if name >= first], turns)
-    limit = min(controller.settings.number("max.request.partition.size.limit"), request.response_partition_limit)
-    topics, next_cursor = await _page(names, image, cursor, max(1, limit))
+    most = controller.settings.number("max.request.partition.size.limit")
+    limit = max(1, min(most, request.response_partition_limit))
+    topics, next_cursor = await _page(names, image, cursor, limit, missing_left=most)
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
 
 
 async def _page(
-    names: AsyncIterator[str], image: Image, cursor: Cursor | None, left: int
+    names: AsyncIterator[str], image: Image, cursor: Cursor | None, left: int, missing_left: int
 ) -> tuple[list[DescribeTopicPartitionsResponseTopic], DescribeTopicPartitionsResponseCursor | None]:
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     async for name in names:
-        if left <= 0:
+        if left <= 0 or missing_left <= 0:
             return topics, DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=0)
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_without_partitions(name, why_missing(name), TOPIC_OPERATIONS))
-            left -= 1
+            missing_left -= 1
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), start + left)
