@@ -48,19 +48,20 @@ from penstock.metadata.creation import create_topics
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.deletion import delete_topics
 from penstock.metadata.directories import assign_replicas
-from penstock.metadata.draft import Draft
+from penstock.metadata.draft import Draft, unified
 from penstock.metadata.features import register_controller, update_features
 from penstock.metadata.growth import create_partitions
 from penstock.metadata.image import BROKER, Image
 from penstock.metadata.index import PartitionIndex
 from penstock.metadata.liveness import Liveness
 from penstock.metadata.partitions import alter_partition, elect_leaders
+from penstock.metadata.placement import hosts
 from penstock.metadata.reassignment import alter_reassignments, list_reassignments
 from penstock.metadata.records import ProducerIdsRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import LONG_MAX
 from penstock.metadata.upkeep import Pace, return_to_preferred, tick
-from penstock.metadata.view import Cluster, TopicRules, View
+from penstock.metadata.view import Cluster, Pieces, TopicRules, View, finished
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 from penstock.model.shard import Command, Decision
@@ -162,7 +163,44 @@ class Controller:
         """The records that would carry the command out, and what to answer once they are committed."""
         return cast("Decision[MetadataRecord, Reply]", self._decide(command, now))
 
+    def decide_in_pieces(self, command: Command[Reply]) -> "Pieces[Decision[MetadataRecord, Reply]] | None":
+        """The same in pieces, for commands that may be large; None for others.
+
+        It is decided on the image of now. If others were decided before the last piece, `rests_on` tells whether it
+        still holds.
+        """
+        found = _IN_PIECES.get(type(command))
+        return None if found is None else found(command, View(self.image, self.settings, self._entropy))
+
+    def rests_on(self, command: Command[object], image: Image, settings: BrokerSettings) -> bool:
+        """Whether a command in pieces that was decided on an earlier image and settings would be decided likewise now.
+
+        It looks at brokers and at the topics that it names, and at nothing else.
+        """
+        assert isinstance(command, CreateTopics | CreatePartitions)
+        now = self.image
+        if now is image:
+            return True
+        return (
+            self.settings is settings
+            and now.brokers is image.brokers
+            and hosts(now) == hosts(image)
+            and all(
+                now.topics.get(topic.name) is image.topics.get(topic.name)
+                and now.unified_names.get(unified(topic.name)) == image.unified_names.get(unified(topic.name))
+                for topic in command.topics
+            )
+        )
+
+    def advance(self, image: Image) -> None:
+        """The image after records that were applied to a copy of the present one."""
+        self._draft = None
+        self._image = image
+
     def _decide(self, command: Command[object], now: int) -> Decision[MetadataRecord, object]:
+        pieces = self.decide_in_pieces(command)
+        if pieces is not None:
+            return finished(pieces)
         plain = _PLAIN.get(type(command))
         if plain is not None:
             return plain(command, View(self.image, self.settings, self._entropy))
@@ -222,9 +260,7 @@ def allocate_producer_ids(command: AllocateProducerIds, view: View) -> Decision[
 
 
 _PLAIN: Final[dict[type, Callable[[Any, View], Decision[MetadataRecord, Any]]]] = {
-    CreateTopics: create_topics,
     DeleteTopics: delete_topics,
-    CreatePartitions: create_partitions,
     AlterConfigs: alter_configs,
     IncrementalAlterConfigs: alter_configs,
     AllocateProducerIds: allocate_producer_ids,
@@ -232,6 +268,12 @@ _PLAIN: Final[dict[type, Callable[[Any, View], Decision[MetadataRecord, Any]]]] 
     RegisterController: register_controller,
 }
 """What is decided from the image and the settings."""
+
+_IN_PIECES: Final[dict[type, Callable[[Any, View], Pieces[Decision[MetadataRecord, Any]]]]] = {
+    CreateTopics: create_topics,
+    CreatePartitions: create_partitions,
+}
+"""The same, in pieces: one command may have thousands of records."""
 
 _OF_CLUSTER: Final[dict[type, Callable[[Any, Cluster], Decision[MetadataRecord, Any]]]] = {
     RegisterBroker: register_broker,

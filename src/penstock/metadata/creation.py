@@ -1,7 +1,8 @@
 """How the controller decides on CreateTopics: new topics, each by itself.
 
 Answers   codes, sentences and their order are Kafka 4.3's, held against a running one in tests/compatibility.
-Departs   nowhere; an unknown setting's name is told the name that it resembles.
+Departs   more than REPLICAS_PER_COMMAND_MAX replicas of one topic are POLICY_VIOLATION; an unknown setting's name is
+          told the name that it resembles.
 """
 
 from typing import Final
@@ -16,20 +17,27 @@ from penstock.metadata.commands import (
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import TOPIC, Image, Partition
 from penstock.metadata.names import METADATA_TOPIC, check_new_name
-from penstock.metadata.placement import assign, hosts, partition_record, place_all
+from penstock.metadata.placement import assign_all, hosts, partition_records, place_all
 from penstock.metadata.records import ConfigRecord, TopicRecord
 from penstock.metadata.settings.checks import check_topic
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import InvalidSetting, Source, show
 from penstock.metadata.settings.topic import TOPIC_SETTINGS
-from penstock.metadata.view import PARTITIONS_PER_COMMAND_MAX, RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
+from penstock.metadata.view import (
+    PARTITIONS_PER_COMMAND_MAX,
+    RECORDS_PER_COMMAND_MAX,
+    TOO_MANY_RECORDS,
+    Pieces,
+    View,
+    repeated,
+)
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
 TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
 
 
-def create_topics(command: CreateTopics, view: View) -> Decision[MetadataRecord, tuple[CreatedTopic, ...]]:
+def create_topics(command: CreateTopics, view: View) -> Pieces[Decision[MetadataRecord, tuple[CreatedTopic, ...]]]:
     """New topics, each by itself: what is wrong with one does not stop the others."""
     counts = repeated(topic.name for topic in command.topics)
     single = [topic for topic in command.topics if counts[topic.name] == 1 and topic.name != METADATA_TOPIC]
@@ -40,7 +48,7 @@ def create_topics(command: CreateTopics, view: View) -> Decision[MetadataRecord,
     defaults = _effective({}, view.settings)
     for topic in single:
         try:
-            made, result = _create(topic, view, defaults)
+            made, result = yield from _create(topic, view, defaults)
             records += made
         except Refusal as refusal:
             result = CreatedTopic(topic.name, refusal.code, refusal.message)
@@ -69,17 +77,17 @@ def partitions_wanted(topic: NewTopic, settings: BrokerSettings) -> int:
 
 def _create(
     topic: NewTopic, view: View, defaults: tuple[TopicConfig, ...]
-) -> tuple[list[MetadataRecord], CreatedTopic]:
+) -> Pieces[tuple[list[MetadataRecord], CreatedTopic]]:
     check_new_name(topic.name, view.image)
     configs = _checked_configs(topic, view.settings)
-    partitions = _assigned(topic, view.image) if topic.assignments else _placed(topic, view)
+    partitions = yield from _assigned(topic, view.image) if topic.assignments else _placed(topic, view)
     topic_id = _new_id(view)
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += [
         ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in configs.items()
     ]
-    records += [partition_record(topic_id, index, partition) for index, partition in enumerate(partitions)]
+    records += yield from partition_records(topic_id, partitions, 0)
     return records, CreatedTopic(
         topic.name,
         topic_id=topic_id,
@@ -120,7 +128,7 @@ def _effective(configs: dict[str, str], settings: BrokerSettings) -> tuple[Topic
     return tuple(rows)
 
 
-def _assigned(topic: NewTopic, image: Image) -> list[Partition]:
+def _assigned(topic: NewTopic, image: Image) -> Pieces[list[Partition]]:
     """Partitions where the asker wants them."""
     if topic.replication_factor != -1:
         message = "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -128,21 +136,14 @@ def _assigned(topic: NewTopic, image: Image) -> list[Partition]:
     if topic.partitions != -1:
         message = "A manual partition assignment was specified, but numPartitions was not set to -1."
         raise Refusal(ErrorCode.INVALID_REQUEST, message)
-    made: dict[int, Partition] = {}
-    replication_factor: int | None = None
-    for index, replicas in topic.assignments:
-        if index in made:
-            message = f"Found multiple manual partition assignments for partition {index}"
-            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        made[index] = assign(index, replicas, image.brokers, replication_factor)
-        replication_factor = len(replicas)
+    made = yield from assign_all(topic.assignments, image.brokers, None)
     if sorted(made) != list(range(len(made))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     return [made[index] for index in sorted(made)]
 
 
-def _placed(topic: NewTopic, view: View) -> list[Partition]:
+def _placed(topic: NewTopic, view: View) -> Pieces[list[Partition]]:
     """Partitions where the placement puts them."""
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -153,8 +154,10 @@ def _placed(topic: NewTopic, view: View) -> list[Partition]:
     factor = topic.replication_factor
     factor = view.settings.number("default.replication.factor") if factor == -1 else factor
     try:
-        return place_all(partitions_wanted(topic, view.settings), factor, hosts(view.image), view.entropy)
+        return (yield from place_all(partitions_wanted(topic, view.settings), factor, hosts(view.image), view.entropy))
     except Refusal as refusal:
+        if refusal.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise
         message = f"Unable to replicate the partition {factor} time(s): {refusal.message}"
         raise Refusal(refusal.code, message) from None
 

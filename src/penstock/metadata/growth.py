@@ -2,7 +2,8 @@
 
 Answers   codes and sentences are Kafka 4.3's.
 Departs   more partitions than one batch of records may hold are POLICY_VIOLATION, where Kafka answers
-          UNKNOWN_SERVER_ERROR for the topic but keeps those of its partitions that still fitted.
+          UNKNOWN_SERVER_ERROR for the topic but keeps those of its partitions that still fitted. So are more than
+          REPLICAS_PER_COMMAND_MAX replicas of one topic.
 """
 
 from penstock.metadata.commands import (
@@ -12,13 +13,15 @@ from penstock.metadata.commands import (
     Refusal,
 )
 from penstock.metadata.declare import MetadataRecord
-from penstock.metadata.placement import assign, hosts, partition_record, place_all
-from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
+from penstock.metadata.placement import assign_all, hosts, partition_records, place_all
+from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, Pieces, View, repeated
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Decision
 
 
-def create_partitions(command: CreatePartitions, view: View) -> Decision[MetadataRecord, tuple[GrownTopic, ...]]:
+def create_partitions(
+    command: CreatePartitions, view: View
+) -> Pieces[Decision[MetadataRecord, tuple[GrownTopic, ...]]]:
     """More partitions for topics that exist."""
     counts = repeated(topic.name for topic in command.topics)
     duplicates = [name for name, count in counts.items() if count > 1]
@@ -28,14 +31,14 @@ def create_partitions(command: CreatePartitions, view: View) -> Decision[Metadat
         if counts[topic.name] > 1:
             continue
         try:
-            records += _grow(topic, view, RECORDS_PER_COMMAND_MAX - len(records))
+            records += yield from _grow(topic, view, RECORDS_PER_COMMAND_MAX - len(records))
             results.append(GrownTopic(topic.name))
         except Refusal as refusal:
             results.append(GrownTopic(topic.name, refusal.code, refusal.message))
     return Decision(() if command.validate_only else tuple(records), tuple(results))
 
 
-def _grow(topic: MorePartitions, view: View, room: int) -> list[MetadataRecord]:
+def _grow(topic: MorePartitions, view: View, room: int) -> Pieces[list[MetadataRecord]]:
     found = view.image.topics.get(topic.name)
     if found is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -58,12 +61,8 @@ def _grow(topic: MorePartitions, view: View, room: int) -> list[MetadataRecord]:
         raise Refusal(ErrorCode.POLICY_VIOLATION, TOO_MANY_RECORDS)
     factor = len(next(iter(found.partitions.values())).replicas)
     if topic.assignments is None:
-        partitions = place_all(additional, factor, hosts(view.image), view.entropy)
+        partitions = yield from place_all(additional, factor, hosts(view.image), view.entropy)
     else:
-        partitions = [
-            assign(index, replicas, view.image.brokers, factor)
-            for index, replicas in enumerate(topic.assignments, start=present)
-        ]
-    return [
-        partition_record(found.topic_id, index, partition) for index, partition in enumerate(partitions, start=present)
-    ]
+        given = enumerate(topic.assignments, start=present)
+        partitions = [*(yield from assign_all(given, view.image.brokers, factor)).values()]
+    return (yield from partition_records(found.topic_id, partitions, present))

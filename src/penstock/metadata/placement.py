@@ -6,14 +6,21 @@ others (KIP-36): with racks of different sizes, apart goes before even. After ea
 the load of a lost broker falls on many.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
 from penstock.metadata.commands import Refusal
+from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Broker, Image, Partition
 from penstock.metadata.records import PartitionRecord
-from penstock.metadata.view import is_leaving
+from penstock.metadata.view import (
+    REPLICAS_PER_COMMAND_MAX,
+    REPLICAS_PER_PIECE,
+    TOO_MANY_REPLICAS,
+    Pieces,
+    is_leaving,
+)
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 
@@ -27,7 +34,7 @@ def hosts(image: Image) -> dict[int, Broker]:
 
 def place(
     brokers: Mapping[int, Broker], count: int, replication_factor: int, entropy: Entropy
-) -> list[tuple[int, ...]]:
+) -> Iterator[tuple[int, ...]]:
     """The replicas of `count` new partitions, the preferred leader first."""
     there = [broker for _, broker in sorted(brokers.items()) if not broker.is_fenced]
     usable = [broker for broker in there if broker.can_write] or there
@@ -42,21 +49,23 @@ def place(
             "broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     racks = {broker.broker_id: broker.rack or "" for broker in usable}
-    placed: list[tuple[int, ...]] = []
-    while len(placed) < count:
-        ring = _ring(usable, entropy)
-        taken = min(replication_factor, len(ring))
-        rest = tuple(spare[: replication_factor - taken])
-        starts = range(min(len(ring), count - len(placed)))
-        placed += [(*_apart([*ring[start:], *ring[:start]], taken, racks), *rest) for start in starts]
-    return placed
+    members: dict[str, list[int]] = {}
+    for broker in usable:
+        members.setdefault(racks[broker.broker_id], []).append(broker.broker_id)
+    taken = min(replication_factor, len(usable))
+    rest = tuple(spare[: replication_factor - taken])
+    for first in range(0, count, len(usable)):
+        ring = _ring(members, entropy)
+        twice = (*ring, *ring)
+        for start in range(min(len(ring), count - first)):
+            if len(members) == 1:
+                yield twice[start : start + taken] + rest
+            else:
+                yield (*_apart(twice[start : start + len(ring)], taken, racks, len(members)), *rest)
 
 
-def _apart(ring: list[int], count: int, racks: Mapping[int, str]) -> list[int]:
+def _apart(ring: Sequence[int], count: int, racks: Mapping[int, str], turns: int) -> list[int]:
     """The first so many of the ring, but nobody whose rack has had its turn while others have not."""
-    turns = len(dict.fromkeys(racks.values()))
-    if turns == 1:
-        return ring[:count]
     taken: list[int] = []
     while len(taken) < count:
         had: dict[str, int] = {}
@@ -69,11 +78,10 @@ def _apart(ring: list[int], count: int, racks: Mapping[int, str]) -> list[int]:
     return taken
 
 
-def _ring(brokers: Sequence[Broker], entropy: Entropy) -> list[int]:
-    racks: dict[str, list[int]] = {}
-    for broker in brokers:
-        racks.setdefault(broker.rack or "", []).append(broker.broker_id)
+def _ring(racks: Mapping[str, list[int]], entropy: Entropy) -> list[int]:
     rows = _shuffled([_shuffled(rack, entropy) for rack in racks.values()], entropy)
+    if len(rows) == 1:
+        return rows[0]
     return [broker_id for turn in zip_longest(*rows) for broker_id in turn if broker_id is not None]
 
 
@@ -138,17 +146,61 @@ def assign(index: int, replicas: tuple[int, ...], brokers: Mapping[int, Broker],
     return partition
 
 
-def place_all(count: int, replication_factor: int, brokers: Mapping[int, Broker], entropy: Entropy) -> list[Partition]:
+def place_all(
+    count: int, replication_factor: int, brokers: Mapping[int, Broker], entropy: Entropy
+) -> Pieces[list[Partition]]:
     """New partitions where the placement puts them."""
-    made = []
+    found: dict[tuple[int, ...], Partition] = {}
+    made: list[Partition] = []
+    check_replicas(min(replication_factor, len(brokers)) * count)
+    per_piece = max(1, REPLICAS_PER_PIECE // replication_factor)
     for replicas in place(brokers, count, replication_factor, entropy):
-        partition = _new_partition(replicas, brokers)
+        if made and len(made) % per_piece == 0:
+            yield
+        partition = found.get(replicas) or _new_partition(replicas, brokers)
         if partition is None:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
             )
+        found[replicas] = partition  # equal ones are kept once
         made.append(partition)
     return made
+
+
+def assign_all(
+    assignments: Iterable[tuple[int, tuple[int, ...]]], brokers: Mapping[int, Broker], factor: int | None
+) -> Pieces[dict[int, Partition]]:
+    """New partitions on brokers that were named by hand. Without a factor, the first partition tells it."""
+    made: dict[int, Partition] = {}
+    replica_count, piece = 0, 0
+    for index, replicas in assignments:
+        if index in made:
+            message = f"Found multiple manual partition assignments for partition {index}"
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        made[index] = assign(index, replicas, brokers, factor)
+        factor = len(replicas)
+        replica_count += factor
+        check_replicas(replica_count)
+        if replica_count // REPLICAS_PER_PIECE > piece:
+            piece = replica_count // REPLICAS_PER_PIECE
+            yield
+    return made
+
+
+def check_replicas(count: int) -> None:
+    """Refuses more new replicas of one topic than every node can apply at once."""
+    if count > REPLICAS_PER_COMMAND_MAX:
+        raise Refusal(ErrorCode.POLICY_VIOLATION, TOO_MANY_REPLICAS)
+
+
+def partition_records(topic_id: bytes, partitions: Iterable[Partition], first: int) -> Pieces[list[MetadataRecord]]:
+    """The records that make partitions, numbered from the first one on."""
+    records: list[MetadataRecord] = []
+    for index, partition in enumerate(partitions, start=first):
+        if records and len(records) % REPLICAS_PER_PIECE == 0:
+            yield
+        records.append(partition_record(topic_id, index, partition))
+    return records
 
 
 def partition_record(topic_id: bytes, index: int, partition: Partition) -> PartitionRecord:

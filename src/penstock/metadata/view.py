@@ -1,9 +1,9 @@
 """What a decision of the controller may look at, and the bounds of what one command may do."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 from penstock.metadata.image import BROKER, TOPIC, Image
 from penstock.metadata.index import PartitionIndex
@@ -15,13 +15,24 @@ from penstock.metadata.settings.topic import TOPIC_SETTINGS
 from penstock.model.ports import Entropy
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+Pieces: TypeAlias = Generator[None, None, T]
+"""A decision in the making: it yields after a piece of work, and returns what was decided."""
 
 RECORDS_PER_COMMAND_MAX: Final = 10_000
 """A command's records are committed together, so they must fit into one batch."""
 PARTITIONS_PER_COMMAND_MAX: Final = 10_000
+REPLICAS_PER_COMMAND_MAX: Final = 40_000
+"""Of the new partitions of one topic. They are applied at once, on every node."""
+REPLICAS_PER_PIECE: Final = 2_000
+"""Replicas, or records, that a decision deals with before it yields."""
 RECORDS_PER_STEP_MAX: Final = 300
 """Of what the controller does by itself, so that it never keeps others waiting for long."""
 
+TOO_MANY_REPLICAS: Final = (
+    f"More than {REPLICAS_PER_COMMAND_MAX} replicas of one topic in one request. Use fewer partitions, and add "
+    "the others with further requests (CreatePartitions)."
+)
 TOO_MANY_RECORDS: Final = "Unable to perform excessively large batch operation."
 
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
@@ -121,3 +132,12 @@ def repeated(names: Iterable[K]) -> dict[K, int]:
     for name in names:
         counts[name] = counts.get(name, 0) + 1
     return counts
+
+
+def finished(pieces: Pieces[T]) -> T:
+    """The decision, made at once."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as stop:
+            return cast("T", stop.value)

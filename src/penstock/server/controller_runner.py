@@ -30,8 +30,15 @@ from penstock.model.ports import Clock, Entropy
 from penstock.model.shard import Command, Decision
 from penstock.raft.ports import SnapshotId
 from penstock.raft.raft import NotLeader, Raft
-from penstock.records.header import BatchView
-from penstock.server.metadata_log import batch_of, records_in, snapshot_batches, whole_batches
+from penstock.server.metadata_log import (
+    ENCODED_AT_ONCE,
+    batch_in_pieces,
+    batch_of,
+    records_in,
+    snapshot_batches,
+    whole_batches,
+)
+from penstock.server.pieces import in_turns
 from penstock.server.settings import Feature
 from penstock.server.waiters import OffsetWaiters
 
@@ -41,7 +48,10 @@ Reply = TypeVar("Reply")
 Subscriber: TypeAlias = Callable[[Changes, Image], None]
 
 PIECE_BYTES: Final = 256 * 1024
-"""What is applied at once, then others get their turn."""
+"""What is read at once."""
+APPLIED_AT_ONCE: Final = 1_000
+"""Records that are applied without a turn for other tasks."""
+DONE: Final = object()
 
 
 class NotController(ProtocolError):
@@ -108,6 +118,7 @@ class ControllerRunner:
         """Ids of topics whose deletion was applied, for as long as somebody may ask."""
         self._leading: Leading | None = None
         self._loading: Iterator[bytes] | None = None
+        self._applying: Iterator[None] | None = None
         self._final_end = 0
         """Everything before it is committed."""
         self._is_going_on = False
@@ -176,6 +187,7 @@ class ControllerRunner:
     def load(self, snapshot: SnapshotId) -> None:
         """Begin anew with this snapshot; until it is loaded, `image` stays what it is."""
         self._loading = self._load(snapshot)
+        self._applying = None
         if not self._is_going_on:
             self._go_on()
 
@@ -190,8 +202,10 @@ class ControllerRunner:
             if self._loading is not None:
                 if next(self._loading, None) is None:
                     self._loading = None
-            elif self.position < self._final_end:
-                self._apply_piece()
+            elif self._applying is not None or self.position < self._final_end:
+                self._applying = self._applying or self._apply_read()
+                if next(self._applying, DONE) is DONE:
+                    self._applying = None
         except (ProtocolError, InconsistentRecord) as error:
             self.fail(f"the metadata log cannot be read: {error}; restore it from a backup")
             self._on_offline(f"This node cannot follow the cluster any more: {self.offline_reason}.")
@@ -200,7 +214,7 @@ class ControllerRunner:
             self.fail(f"a mistake of ours ({error!r})")
             self._on_offline(f"This node cannot follow the cluster any more: {self.offline_reason}; start it again.")
             raise
-        if self._loading is not None or self.position < self._final_end:
+        if self._loading is not None or self._applying is not None or self.position < self._final_end:
             self._is_going_on = True
             asyncio.get_running_loop().call_soon(self._go_on)
         else:
@@ -218,21 +232,29 @@ class ControllerRunner:
         self.bytes_since_snapshot = 0
         self._publish(fresh.image)
 
-    def _apply_piece(self) -> None:
+    def _apply_read(self) -> Iterator[None]:
+        """Applies what one read gives, in pieces. Images are published with whole batches only."""
         data = self.quorum.read(self.position, PIECE_BYTES)
+        count, position = 0, self.position
         for batch in whole_batches(data):
             if batch.base_offset >= self._final_end:
                 break
-            self._apply(batch)
+            for record in records_in(batch):
+                if count and count % APPLIED_AT_ONCE == 0:
+                    yield
+                count += 1
+                self._apply(record)
+            position = batch.last_offset + 1
+            self.bytes_since_snapshot += batch.size_bytes
+        if count > APPLIED_AT_ONCE:
+            yield
+        self.position = position
         self._publish(self._controller.image)
 
-    def _apply(self, batch: BatchView) -> None:
-        for record in records_in(batch):
-            self._controller.apply(record)
-            if self._deleted is not None and isinstance(record, RemoveTopicRecord):
-                self._deleted[record.topic_id] = None
-        self.position = batch.last_offset + 1
-        self.bytes_since_snapshot += batch.size_bytes
+    def _apply(self, record: MetadataRecord) -> None:
+        self._controller.apply(record)
+        if self._deleted is not None and isinstance(record, RemoveTopicRecord):
+            self._deleted[record.topic_id] = None
 
     def _publish_own(self, end_offset: int) -> None:
         newest: Image | None = None
@@ -378,7 +400,7 @@ class ControllerRunner:
         A ProtocolError says that nothing has changed; only when leadership or the log was lost meanwhile, nobody can
         say. Who stops waiting does not stop the command.
         """
-        decision = self._carry_out(command)
+        decision = await self._carry_out_in_pieces(command)
         await self._until_committed()
         return decision.reply
 
@@ -392,7 +414,7 @@ class ControllerRunner:
             if number:
                 await asyncio.sleep(0)
             try:
-                replies.append(self._carry_out(command).reply)
+                replies.append((await self._carry_out_in_pieces(command)).reply)
             except NotController:
                 raise
             except ProtocolError as error:
@@ -404,14 +426,42 @@ class ControllerRunner:
         if self._unpublished:
             await self._committed.wait_for(self._unpublished[-1][0])
 
+    async def _carry_out_in_pieces(self, command: Command[Reply]) -> "Decision[MetadataRecord, Reply]":
+        """Like `_carry_out`. A large command is decided and encoded in pieces, with turns for other tasks between them.
+
+        Other commands may be carried out meanwhile. If one of them changes what the large command rests on, that one
+        is decided anew. Its records are one batch, appended and applied at once. A small command has no turn in it.
+        """
+        while True:
+            self._check_active()
+            pieces = self._controller.decide_in_pieces(command)
+            if pieces is None:
+                return self._carry_out(command)
+            leading, image, settings = self._leading, self._controller.image, self._controller.settings
+            decision = await in_turns(pieces)
+            if len(decision.records) > ENCODED_AT_ONCE:
+                batch = await batch_in_pieces(decision.records, self._clock.wall_ms())
+            else:
+                batch = None
+            self._check_active()
+            if self._leading is leading and self._controller.rests_on(command, image, settings):
+                return self._conclude(decision, batch)
+
     def _carry_out(self, command: Command[Reply]) -> "Decision[MetadataRecord, Reply]":
         """Decides, appends and applies; it may yet be taken back."""
+        self._check_active()
+        return self._conclude(self._decide(command))
+
+    def _check_active(self) -> None:
         self.check_online()
         if not self.is_active or not self._still_leads():
             raise NotController("this node does not lead the metadata quorum; ask the one that does")
-        decision = self._decide(command)
+
+    def _conclude(
+        self, decision: "Decision[MetadataRecord, Reply]", batch: bytearray | None = None
+    ) -> "Decision[MetadataRecord, Reply]":
         if decision.records:
-            self._record(decision.records)
+            self._record(decision.records, batch)
         if decision.wake_at is not None:
             asyncio.get_running_loop().call_soon(self._tick)
         return decision
@@ -427,21 +477,22 @@ class ControllerRunner:
         if known is not None and known.log_dirs == command.log_dirs and known.incarnation_id != command.incarnation_id:
             self._controller.lose(known.broker_id, known.epoch)
 
-    def _record(self, records: Sequence[MetadataRecord]) -> None:
-        """Appends and applies."""
+    def _record(self, records: Sequence[MetadataRecord], batch: bytearray | None = None) -> None:
+        """Appends and applies; `batch` is what the records are encoded as, if they are."""
         assert self._leading is not None
-        self._controller.image.apply(records)  # what does not fit must not get into the log: no start would get past it
-        batch = batch_of(records, self._clock.wall_ms())
+        # A record that does not fit must not get into the log: no start would get past it.
+        image = self._controller.image.apply(records)
+        if batch is None:
+            batch = batch_of(records, self._clock.wall_ms())
         size_bytes = len(batch)
         try:
             end_offset = self.quorum.append(self._leading.epoch, batch)
         except NotLeader:
             self._step_down()
             raise NotController("this node leads the metadata quorum no longer; ask the new leader") from None
-        for record in records:
-            self._controller.apply(record)
+        self._controller.advance(image)
         self.bytes_since_snapshot += size_bytes
-        self._unpublished.append((end_offset, self._controller.image))
+        self._unpublished.append((end_offset, image))
 
     # --- failing --------------------------------------------------------------------------------------------------
 

@@ -6,19 +6,22 @@ is sent is what the codec would have written for the whole answer: only the topi
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from penstock.metadata.image import Broker, Image, Partition, Topic
 from penstock.metadata.names import INTERNAL_TOPICS
 from penstock.model.errors import ErrorCode
 from penstock.model.limits import MIB
-from penstock.server.pieces import Turns
+from penstock.server.pieces import PIECE_ELEMENTS, Turns, cut
 from penstock.wire.codec import encode
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from penstock.wire.varint import write_uvarint
 
 KEPT_BYTES_MAX: Final = 32 * MIB
+PARTITIONS_AT_ONCE: Final = PIECE_ELEMENTS
+"""Partitions of a topic that are encoded without a turn for other tasks."""
 TOPIC_OPERATIONS: Final = 3576
 """Everything that can be done to a topic, as bits: who may not do all of it is not told here yet."""
 UNTOLD_OPERATIONS: Final = -0x80000000
@@ -49,6 +52,41 @@ def write_answer(
         out += piece
     out += frame[tail:]
     _LENGTH.pack_into(out, 0, len(out) - _LENGTH.size)
+    return out
+
+
+async def encode_large_topic(
+    topic: Topic, brokers: Mapping[int, Broker], version: int, operations: int, turns: Turns
+) -> bytes:
+    """A topic that exists, encoded in pieces: the bytes of its partitions are spliced into a topic without any."""
+    count = len(topic.partitions)
+    is_flexible = version >= _FLEXIBLE_FIRST
+    length_bytes = 1 if is_flexible else 4
+    empty = replace(topic, partitions={})
+    without = encode_topic(describe_topic(empty, brokers, operations), version)
+    tail = _topic_tail_bytes(version)
+    out = bytearray(without[: len(without) - tail - length_bytes])
+    if is_flexible:
+        write_uvarint(out, count + 1)
+    else:
+        out += _LENGTH.pack(count)
+    for part in cut(list(topic.partitions.items()), PARTITIONS_AT_ONCE):
+        await turns.after(len(part))
+        piece = encode_topic(describe_topic(replace(topic, partitions=dict(part)), brokers, operations), version)
+        length = len(_uvarint(len(part) + 1)) if is_flexible else 4
+        out += piece[len(without) - tail - length_bytes + length : len(piece) - tail]
+    out += without[len(without) - tail :]
+    return bytes(out)
+
+
+def _topic_tail_bytes(version: int) -> int:
+    """What follows a topic's partitions: authorized operations (from 8 on), tagged fields."""
+    return 4 * (version >= 8) + (version >= _FLEXIBLE_FIRST)
+
+
+def _uvarint(value: int) -> bytearray:
+    out = bytearray()
+    write_uvarint(out, value)
     return out
 
 
@@ -101,18 +139,34 @@ class TopicPieces:
         self._pieces: dict[tuple[int, int], dict[str, tuple[Topic, bytes]]] = {}
         self._all: dict[tuple[int, int], tuple[object, object, bytes]] = {}
 
-    def one(self, topic: Topic, image: Image, version: int, operations: int = UNTOLD_OPERATIONS) -> bytes:
-        """A topic of the image."""
+    async def one(
+        self, topic: Topic, image: Image, version: int, turns: Turns, operations: int = UNTOLD_OPERATIONS
+    ) -> bytes:
+        """A topic of the image; a large one is encoded in pieces."""
+        found = self._kept(topic, image, version, operations)
+        if found is not None:
+            return found
+        count = len(topic.partitions)
+        if count <= PARTITIONS_AT_ONCE:
+            await turns.after(count)
+            piece = encode_topic(describe_topic(topic, image.brokers, operations), version)
+        else:
+            piece = await encode_large_topic(topic, image.brokers, version, operations, turns)
+        if image.brokers is self._brokers:  # else a newer image was asked for meanwhile
+            self._keep(topic, piece, version, operations)
+        return piece
+
+    def _kept(self, topic: Topic, image: Image, version: int, operations: int) -> bytes | None:
         if image.brokers is not self._brokers or self._kept_bytes > self._kept_bytes_max:
             self._forget(image)
+        found = self._pieces.get((version, operations), {}).get(topic.name)
+        return found[1] if found is not None and found[0] is topic else None
+
+    def _keep(self, topic: Topic, piece: bytes, version: int, operations: int) -> None:
         pieces = self._pieces.setdefault((version, operations), {})
         found = pieces.get(topic.name)
-        if found is not None and found[0] is topic:
-            return found[1]
-        piece = encode_topic(describe_topic(topic, image.brokers, operations), version)
         pieces[topic.name] = topic, piece
         self._kept_bytes += len(piece) - (0 if found is None else len(found[1]))
-        return piece
 
     async def all(self, image: Image, version: int, operations: int = UNTOLD_OPERATIONS) -> bytes:
         """All topics of the image, by name; those that have to be encoded are encoded in pieces."""
@@ -121,8 +175,8 @@ class TopicPieces:
             return kept[2]
         turns, encoded = Turns(), []
         for _, topic in sorted(image.topics.items()):
-            await turns.after(1 + len(topic.partitions))
-            encoded.append(self.one(topic, image, version, operations))
+            await turns.after()
+            encoded.append(await self.one(topic, image, version, turns, operations))
         joined = b"".join(encoded)
         self._all[version, operations] = image.topics, image.brokers, joined
         return joined

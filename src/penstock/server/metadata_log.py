@@ -3,7 +3,8 @@
 A command's records are one batch, so a crash leaves all of them or none. Nothing is ever dropped by age or size.
 """
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -21,6 +22,7 @@ from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules
 from penstock.records.header import BatchView, batches
 from penstock.records.rows import rows
+from penstock.server.pieces import cut
 from penstock.server.settings import CannotStart
 
 METADATA_LOG: Final = f"{METADATA_TOPIC}-0"
@@ -32,6 +34,8 @@ BATCH_BYTES_MAX: Final = 16 * MIB
 """The records of one command."""
 SNAPSHOT_BATCH_RECORDS: Final = 200
 """So many fit, however long their texts are."""
+ENCODED_AT_ONCE: Final = 500
+"""Records that are encoded without a turn for other tasks."""
 READ_BYTES: Final = 4 * MIB
 METADATA_RULES: Final = Rules(
     batch_bytes_max=BATCH_BYTES_MAX,
@@ -66,12 +70,25 @@ async def open_metadata_log(directory: DataDirectory) -> Log:
 def batch_of(records: Iterable[MetadataRecord], now_ms: int) -> bytearray:
     """Records as one batch. Unrecordable and BatchTooLarge may be raised."""
     builder = BatchBuilder(bytes_max=BATCH_BYTES_MAX)
+    _add(builder, records, now_ms)
+    return builder.build()
+
+
+async def batch_in_pieces(records: Sequence[MetadataRecord], now_ms: int) -> bytearray:
+    """The same, with turns for other tasks after every ENCODED_AT_ONCE records."""
+    builder = BatchBuilder(bytes_max=BATCH_BYTES_MAX)
+    for part in cut(records, ENCODED_AT_ONCE):
+        _add(builder, part, now_ms)
+        await asyncio.sleep(0)
+    return builder.build()
+
+
+def _add(builder: BatchBuilder, records: Iterable[MetadataRecord], now_ms: int) -> None:
     try:
         for record in records:
             builder.append(None, encode_record(record), timestamp_ms=now_ms)
     except ValueError as error:
         raise Unrecordable(f"the change cannot be recorded: {error}") from None
-    return builder.build()
 
 
 def snapshot_batches(image: Image, now_ms: int) -> Iterator[bytes]:

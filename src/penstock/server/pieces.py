@@ -5,9 +5,9 @@ about 20 microseconds of work; what costs more counts as several. A small reques
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from heapq import merge
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -127,3 +127,13 @@ async def cut_by_weight(items: Iterable[Item], weigh: Callable[[Item], int], tur
         parts[-1].append(item)
         room -= weight
     return parts
+
+
+async def in_turns(pieces: Generator[None, None, Item]) -> Item:
+    """What work in pieces returns; between two pieces other tasks get a turn."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as stop:
+            return cast("Item", stop.value)
+        await asyncio.sleep(0)

@@ -9,13 +9,16 @@ import pytest
 from penstock.host.lossy import LossyDisk
 from penstock.log.settings import Durability
 from penstock.metadata.changes import Changes
-from penstock.metadata.cluster_commands import Heartbeat
+from penstock.metadata.cluster_commands import Heartbeat, UnregisterBroker
 from penstock.metadata.commands import (
     ConfigChanges,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
     IncrementalAlterConfigs,
+    MorePartitions,
     NewTopic,
+    RegisterBroker,
     TopicRef,
 )
 from penstock.metadata.controller import Controller
@@ -24,7 +27,9 @@ from penstock.metadata.image import BROKER, TOPIC, Image
 from penstock.metadata.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, RemoveTopicRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import BatchTooLarge, ErrorCode, StorageError
+from penstock.model.shard import Command
 from penstock.records.header import batches
+from penstock.server.controller_runner import APPLIED_AT_ONCE, ControllerRunner, NotController
 from penstock.server.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, batch_of, records_in
 from penstock.server.settings import CannotStart
 from penstock.simulator.entropy import SimulatedEntropy
@@ -298,6 +303,131 @@ def test_many_large_commands_are_read_in_several_pieces() -> None:
         again = Cluster(disk, seed=2)
         await again.load()
         assert again.controller.image == image
+
+    on_virtual_time(story)
+
+
+# --- commands in pieces -----------------------------------------------------------------------------------------------
+
+
+def large(name: str, partitions: int = 2_500) -> CreateTopics:
+    return CreateTopics((NewTopic(name, partitions, 1),))
+
+
+async def begun(cluster: Cluster, command: Command[Any]) -> "asyncio.Task[Any]":
+    """A command that is being decided: others have had turns, and nothing is recorded."""
+    end = cluster.controller.end_offset
+    task = asyncio.get_running_loop().create_task(cluster.controller.ask(command))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    assert cluster.controller.end_offset == end, "there was no turn before the batch was appended"
+    return task
+
+
+def test_commands_are_carried_out_while_a_large_one_is_decided() -> None:
+    async def story(cluster: Cluster) -> None:
+        seen: list[dict[str, int]] = []
+        cluster.controller.subscribe(
+            lambda _changes, image: seen.append({name: len(topic.partitions) for name, topic in image.topics.items()})
+        )
+        task = await begun(cluster, large("large"))
+        (small,) = await cluster.controller.ask(one("small"))
+        (created,) = await task
+        assert (small.code, created.code, created.partitions) == (ErrorCode.NONE, ErrorCode.NONE, 2_500)
+        assert seen[-1] == {"small": 1, "large": 2_500}
+        assert all(image.get("large") in (None, 2_500) for image in seen), "half a topic was shown"
+
+    clustered(story)
+
+
+def test_a_large_command_is_decided_anew_if_its_name_is_taken_meanwhile() -> None:
+    async def story(cluster: Cluster) -> None:
+        task = await begun(cluster, large("t"))
+        await cluster.controller.ask(one("t"))
+        (created,) = await task
+        assert created.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        task = await begun(cluster, large("a.b"))
+        await cluster.controller.ask(one("a_b"))
+        (created,) = await task
+        assert created.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert {name: len(topic.partitions) for name, topic in cluster.controller.image.topics.items()} == {
+            "t": 1,
+            "a_b": 1,
+        }
+
+    clustered(story)
+
+
+def test_a_large_growth_is_decided_anew_if_the_topic_changes_meanwhile() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.controller.ask(one("t"))
+        task = await begun(cluster, CreatePartitions((MorePartitions("t", 2_500),)))
+        await cluster.controller.ask(CreatePartitions((MorePartitions("t", 7),)))
+        (grown,) = await task
+        assert grown.code is ErrorCode.NONE
+        assert list(cluster.controller.image.topics["t"].partitions) == list(range(2_500))
+        task = await begun(cluster, CreatePartitions((MorePartitions("t", 4_000),)))
+        await cluster.controller.ask(DeleteTopics((TopicRef("t"),)))
+        (grown,) = await task
+        assert grown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not cluster.controller.image.topics
+
+    clustered(story)
+
+
+def test_a_large_command_is_placed_anew_if_brokers_change_meanwhile() -> None:
+    async def story(cluster: Cluster) -> None:
+        other = RegisterBroker(2, b"i" * 16, 1_000, (), log_dirs=(b"d" * 16,))
+        await cluster.controller.ask(other)
+        task = await begun(cluster, large("t"))
+        await cluster.controller.ask(UnregisterBroker(2))
+        (created,) = await task
+        assert created.code is ErrorCode.NONE
+        partitions = cluster.controller.image.topics["t"].partitions.values()
+        assert {broker for partition in partitions for broker in partition.replicas} == {NODE}
+
+    clustered(story)
+
+
+def test_a_large_command_is_not_carried_out_in_another_term() -> None:
+    async def story(cluster: Cluster) -> None:
+        end = cluster.controller.end_offset
+        task = await begun(cluster, large("t"))
+        cluster.controller.leader_known(2, 1_000, end)
+        with pytest.raises(NotController):
+            await task
+        assert cluster.controller.end_offset == end
+        assert not cluster.controller.image.topics
+
+    clustered(story)
+
+
+def test_a_large_batch_is_applied_in_pieces_and_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot that is taken between two pieces holds what its position says, and no more or less."""
+    seen: list[tuple[int, int]] = []
+    go_on = ControllerRunner._go_on
+
+    def watched(controller: ControllerRunner) -> None:
+        go_on(controller)
+        topic = controller.image.topics.get("t")
+        seen.append((controller.position, 0 if topic is None else len(topic.partitions)))
+
+    async def story() -> None:
+        disk = a_disk()
+        cluster = Cluster(disk)
+        await cluster.start()
+        await cluster.controller.ask(large("t"))
+        end = cluster.controller.end_offset
+        await cluster.crash()
+        monkeypatch.setattr(ControllerRunner, "_go_on", watched)
+        again = Cluster(disk, seed=2)
+        await again.load()
+        before = [count for position, count in seen if position < end]
+        assert before.count(0) == len(before), "half a batch was shown"
+        assert all(count == 2_500 for position, count in seen if position >= end)
+        assert len(before) >= 2_500 // APPLIED_AT_ONCE, "the batch was applied at once"
+        await again.crash()
 
     on_virtual_time(story)
 

@@ -88,7 +88,7 @@ async def _some(
     """The topics that are asked for, encoded, each once."""
     ids = await each_once((topic.topic_id for topic in topics if topic.topic_id != ZERO_ID), turns)
     if ids:
-        return [_by_id(node, topic_id, version, operations) async for topic_id in turns.through(ids)]
+        return [await _by_id(node, topic_id, version, operations, turns) async for topic_id in turns.through(ids)]
     names = await each_once((topic.name or "" for topic in topics), turns)
     failed: dict[str, ErrorCode] = {}
     missing = [name for name in names if name not in node.controller.image.topics][:MADE_MAX]
@@ -99,18 +99,18 @@ async def _some(
     async for name in turns.through(names):
         topic = image.topics.get(name)
         if topic is not None and name not in failed:
-            pieces.append(node.topic_pieces.one(topic, image, version, operations))
+            pieces.append(await node.topic_pieces.one(topic, image, version, turns, operations))
         else:
             row = _missing(name, failed.get(name) or why_missing(name), operations)
             pieces.append(encode_topic(row, version))
     return pieces
 
 
-def _by_id(node: Needs, topic_id: bytes, version: int, operations: int) -> bytes:
+async def _by_id(node: Needs, topic_id: bytes, version: int, operations: int, turns: Turns) -> bytes:
     image = node.controller.image
     topic = image.topic_by_id(topic_id)
     if topic is not None:
-        return node.topic_pieces.one(topic, image, version, operations)
+        return await node.topic_pieces.one(topic, image, version, turns, operations)
     unknown = MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=())
     return encode_topic(unknown, version)
 

@@ -6,7 +6,7 @@ Answers   once the change is durable and new partitions can be written; codes an
           A large request is decided in pieces of whole topics.
 Departs   from Kafka 4.3: settings of new topics are told of CONFIGS_TOLD_MAX at most; behind them they are null, with
           POLICY_VIOLATION as topic_config_error_code. More than SETTINGS_MAX settings of a new topic are
-          INVALID_REQUEST.
+          INVALID_REQUEST. More than 40,000 replicas of one topic in one request are POLICY_VIOLATION.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Metadata in every version: all topics, names, ids, errors, topics on demand, addresses, answers that are kept."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from penstock.metadata.shelves import Shelves
 from penstock.model.errors import ErrorCode
 from penstock.server.advertised import endpoints
 from penstock.server.metadata_answer import (
+    PARTITIONS_AT_ONCE,
     TOPIC_OPERATIONS,
     UNTOLD_OPERATIONS,
     TopicPieces,
@@ -19,6 +21,7 @@ from penstock.server.metadata_answer import (
     encode_topic,
     write_answer,
 )
+from penstock.server.pieces import Turns
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.metadata import (
     MetadataRequest,
@@ -301,6 +304,20 @@ def a_topic(name: str, partitions: int, leader: int = 1) -> Topic:
     return Topic(name, name.encode().ljust(16, b"i"), placed)
 
 
+async def every(
+    pieces: TopicPieces, topics: Sequence[Topic], image: Image, version: int, operations: int = UNTOLD_OPERATIONS
+) -> list[bytes]:
+    turns = Turns()
+    return [await pieces.one(topic, image, version, turns, operations) for topic in topics]
+
+
+def one(
+    pieces: TopicPieces, topic: Topic, image: Image, version: int = 9, operations: int = UNTOLD_OPERATIONS
+) -> bytes:
+    (piece,) = asyncio.run(every(pieces, [topic], image, version, operations))
+    return piece
+
+
 @pytest.mark.parametrize(
     ("version", "operations"),
     [
@@ -313,6 +330,7 @@ def test_what_is_put_together_is_what_the_codec_would_have_written(version: int,
         a_topic("a", 0),
         a_topic("b", 1, leader=7),
         a_topic("ü" * 60, 300),
+        a_topic("large", 2 * PARTITIONS_AT_ONCE + 100, leader=7),
         *(a_topic(f"t{n}", 2) for n in range(200)),
     ]
     image = an_image(*topics)
@@ -325,7 +343,7 @@ def test_what_is_put_together_is_what_the_codec_would_have_written(version: int,
         if 8 <= version <= 10:
             head["cluster_authorized_operations"] = 8096
         for _ in range(2):
-            parts = [pieces.one(topic, image, version, operations) for topic in topics[:count]]
+            parts = asyncio.run(every(pieces, topics[:count], image, version, operations))
             parts += [encode_topic(row, version) for row in rows[len(topics) : count]]
             written = write_answer(MetadataResponse(topics=(), **head), parts, count, version, 99)
             assert written == response_frame(MetadataResponse(topics=rows[:count], **head), version, 99)
@@ -342,14 +360,45 @@ def test_a_kept_topic_is_encoded_once_and_anew_when_it_changes() -> None:
     pieces = TopicPieces()
     topic = a_topic("t", 3)
     image = an_image(topic)
-    first = pieces.one(topic, image, 9)
-    assert pieces.one(topic, image, 9) is first
-    assert pieces.one(topic, image, 8) != first
-    assert pieces.one(topic, image, 9, TOPIC_OPERATIONS) != first
+    first = one(pieces, topic, image)
+    assert one(pieces, topic, image) is first
+    assert one(pieces, topic, image, 8) != first
+    assert one(pieces, topic, image, 9, TOPIC_OPERATIONS) != first
     larger = a_topic("t", 4)
-    assert pieces.one(larger, an_image(larger, brokers=()), 9) != first
-    assert pieces.one(topic, an_image(topic, brokers=(1, 2, 3)), 9) != first
-    assert pieces.one(topic, an_image(topic), 9) == first
+    assert one(pieces, larger, an_image(larger, brokers=())) != first
+    assert one(pieces, topic, an_image(topic, brokers=(1, 2, 3))) != first
+    assert one(pieces, topic, an_image(topic)) == first
+
+
+def test_a_large_topic_is_encoded_in_pieces() -> None:
+    pieces, topic = TopicPieces(), a_topic("t", 10 * PARTITIONS_AT_ONCE)
+    image = an_image(topic)
+    turns = 0
+
+    async def main() -> None:
+        nonlocal turns
+        task = asyncio.get_running_loop().create_task(every(pieces, [topic], image, 12))
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert await task == [encode_topic(describe_topic(topic, image.brokers, UNTOLD_OPERATIONS), 12)]
+
+    asyncio.run(main())
+    assert turns >= 10
+
+
+def test_a_topic_that_was_encoded_for_brokers_of_the_past_is_not_kept() -> None:
+    pieces, topic = TopicPieces(), a_topic("t", 10 * PARTITIONS_AT_ONCE)
+    before, after = an_image(topic), an_image(topic, brokers=(1, 2, 3))
+
+    async def main() -> None:
+        task = asyncio.get_running_loop().create_task(every(pieces, [topic], before, 9))
+        await asyncio.sleep(0)
+        (now,) = await every(pieces, [topic], after, 9)
+        assert await task != [now]
+        assert await every(pieces, [topic], after, 9) == [now]
+
+    asyncio.run(main())
 
 
 def test_all_topics_are_joined_once_and_anew_when_one_changes() -> None:
@@ -357,7 +406,7 @@ def test_all_topics_are_joined_once_and_anew_when_one_changes() -> None:
     image = an_image(a_topic("b", 1), a_topic("a", 2))
     joined = asyncio.run(pieces.all(image, 9))
     assert asyncio.run(pieces.all(image, 9)) is joined
-    assert joined == pieces.one(image.topics["a"], image, 9) + pieces.one(image.topics["b"], image, 9)
+    assert joined == one(pieces, image.topics["a"], image) + one(pieces, image.topics["b"], image)
     more = Image(topics=image.topics.changed({"c": a_topic("c", 1)}), brokers=image.brokers)
     assert len(asyncio.run(pieces.all(more, 9))) > len(joined)
     elsewhere = Image(topics=more.topics, brokers={})
@@ -370,7 +419,7 @@ def test_what_is_kept_has_a_bound() -> None:
     image = an_image(*topics)
     for _ in range(3):
         for topic in topics:
-            pieces.one(topic, image, 9)
+            one(pieces, topic, image)
             kept = sum(len(piece) for by_name in pieces._pieces.values() for _, piece in by_name.values())
             assert kept <= 10_000 + 1_000
 
