@@ -12,7 +12,7 @@ from penstock.log.producers import Producer
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.handlers.needs import node_of
 from penstock.server.partition_checks import find_or_raise
-from penstock.server.pieces import TOO_LARGE, Turns, partitions_once
+from penstock.server.pieces import TOO_LARGE, Turns, cut, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -24,6 +24,8 @@ from penstock.wire.messages.describe_producers import (
 
 PRODUCERS_TOLD_MAX: Final = 50_000
 """Of one answer; each takes about 250 bytes of memory."""
+PRODUCERS_AT_ONCE: Final = 1_000
+"""Producers that are described without a turn for other tasks."""
 
 
 @serves(DescribeProducersRequest)
@@ -36,15 +38,14 @@ async def describe_producers(request: DescribeProducersRequest, call: Call) -> D
     for name, indexes in asked.topics.items():
         answers = []
         for index in indexes:
-            answers.append(_answer(call, name, index, left))
-            told = len(answers[-1].active_producers)
-            left -= told
-            await turns.after(1 + told // 4)
+            await turns.after()
+            answers.append(await _answer(call, name, index, left, turns))
+            left -= len(answers[-1].active_producers)
         topics.append(TopicResponse(name=name, partitions=answers))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
-def _answer(call: Call, topic: str, index: int, most: int) -> PartitionResponse:
+async def _answer(call: Call, topic: str, index: int, most: int, turns: Turns) -> PartitionResponse:
     """One partition, if it has at most so many producers."""
     try:
         partition = find_or_raise(node_of(call).partitions, topic, index)
@@ -57,11 +58,11 @@ def _answer(call: Call, topic: str, index: int, most: int) -> PartitionResponse:
         return PartitionResponse(
             partition_index=index, error_code=ErrorCode.POLICY_VIOLATION, error_message=TOO_LARGE, active_producers=()
         )
-    return PartitionResponse(
-        partition_index=index,
-        error_code=ErrorCode.NONE,
-        active_producers=[_state(producer_id, producer) for producer_id, producer in producers.items()],
-    )
+    states: list[ProducerState] = []
+    for part in cut(list(producers.items()), PRODUCERS_AT_ONCE):
+        await turns.after(1 + len(part) // 4)
+        states += [_state(producer_id, producer) for producer_id, producer in part]
+    return PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=states)
 
 
 def _state(producer_id: int, producer: Producer) -> ProducerState:

@@ -1,5 +1,6 @@
 """InitProducerId, DescribeProducers, DescribeLogDirs, FindCoordinator."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from penstock.server.handlers.describe_producers import describe_producers
 from penstock.server.handlers.find_coordinator import find_coordinator
 from penstock.server.handlers.init_producer_id import init_producer_id
 from penstock.server.pieces import TOO_LARGE
+from penstock.wire.codec import encode
 from penstock.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from penstock.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from penstock.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -165,5 +167,27 @@ def test_a_partition_that_is_named_many_times_is_described_once_and_an_answer_ha
         found = [(each.partition_index, each.error_code, len(each.active_producers)) for each in topic.partitions]
         assert found == [(0, NONE, 40), (1, NONE, 40), (2, ErrorCode.POLICY_VIOLATION, 0)]
         assert topic.partitions[2].error_message == TOO_LARGE
+
+    running(story)
+
+
+def test_thousands_of_producers_are_described_once_and_in_pieces() -> None:
+    """A partition that is named 1,000 times is answered with the size of one answer."""
+
+    async def story(stand: Stand) -> None:
+        partition = await stand.add()
+        for producer_id in range(5_000):
+            stand.append(partition, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0] * 1_000)])
+        turns = 0
+        task = asyncio.get_running_loop().create_task(stand.ask(describe_producers, request, 0))
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        (topic,) = (await task).topics
+        (found,) = topic.partitions
+        assert [each.producer_id for each in found.active_producers] == list(range(5_000))
+        assert len(encode(task.result(), 0)) < 5_000 * 50
+        assert turns >= 5
 
     running(story)
