@@ -12,13 +12,14 @@ from typing import Final, TypeVar
 from penstock.model.limits import DEFAULT_LIMITS, Limits
 from penstock.model.ports import Workers
 from penstock.wire.budget import request_budget
-from penstock.wire.codec import decode_request
+from penstock.wire.codec import decode, decode_request
 from penstock.wire.declare import Request, Response
-from penstock.wire.headers import response_frame
+from penstock.wire.headers import request_frame, response_frame
 
 REST_TIMES: Final = 3
 REST_S_MAX: Final = 0.5
 R = TypeVar("R", bound=Request)
+A = TypeVar("A", bound=Response)
 T = TypeVar("T")
 
 
@@ -40,6 +41,16 @@ class CodecWorker:
     async def encode(self, response: Response, version: int, correlation_id: int) -> bytearray:
         """The whole frame of a response. Nobody may change the response meanwhile."""
         return await self.run(partial(response_frame, response, version, correlation_id))
+
+    async def encode_request(
+        self, request: Request, version: int, correlation_id: int, client_id: str | None
+    ) -> bytearray:
+        """The whole frame of a request that is passed on. Nobody may change the request meanwhile."""
+        return await self.run(partial(request_frame, request, version, correlation_id, client_id))
+
+    async def decode_response(self, response: type[A], version: int, data: memoryview, position: int) -> A:
+        """The response of another node."""
+        return await self.run(partial(decode, response, version, data, position))
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises, which reads or writes a message."""

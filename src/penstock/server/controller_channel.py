@@ -2,7 +2,8 @@
 
 What a broker asks for itself (`ask`) goes as it is; what a client asked (`forward`) goes in an Envelope, so that the
 controller answers in the client's version. Whoever does not lead any more says so, and the new leader is asked as soon
-as there is one; a request whose connection broke may have been carried out, and is asked again all the same.
+as there is one; a request whose connection broke may have been carried out, and is asked again all the same. Workers
+encode and decode what is large.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from penstock.client.errors import ClientError
 from penstock.client.pool import Pool
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ErrorCode, ProtocolError
+from penstock.model.limits import DEFAULT_LIMITS
 from penstock.server.controller_runner import ControllerRunner, NotController
 from penstock.server.dispatch import Route
 from penstock.server.quorum_runner import QuorumRunner
@@ -23,6 +25,7 @@ from penstock.server.serving import Call
 from penstock.wire.api import Api, response_class
 from penstock.wire.codec import decode
 from penstock.wire.declare import Request, Response
+from penstock.wire.elements import has_more_elements
 from penstock.wire.headers import read_response_header, request_frame
 from penstock.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
@@ -112,8 +115,15 @@ class ControllerChannel:
 
     async def forward_envelope(self, request: Request, call: Call) -> Response:
         """The answer of a controller on another node; NotController when none has answered in time."""
-        frame = bytes(request_frame(request, call.version, call.correlation_id, call.client_id)[4:])
-        envelope = EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=_LOCALHOST)
+        codec = self._node.codec
+        written = request, call.version, call.correlation_id, call.client_id
+        if has_more_elements(request, DEFAULT_LIMITS.response_inline_elements_max):
+            frame = await codec.encode_request(*written)
+        else:
+            frame = request_frame(*written)
+        envelope = EnvelopeRequest(
+            request_data=bytes(memoryview(frame)[4:]), request_principal=None, client_host_address=_LOCALHOST
+        )
         timeout_ms = min(FORWARD_MS, max(1, getattr(request, "timeout_ms", FORWARD_MS)))
         wrapped = await self.ask(envelope, EnvelopeResponse, timeout_ms=timeout_ms, lane="forward")
         if wrapped.error_code is not ErrorCode.NONE:
@@ -121,7 +131,9 @@ class ControllerChannel:
         data = memoryview(bytearray(wrapped.response_data or b""))
         api = Api(request.KEY)
         _, position = read_response_header(api, call.version, data)
-        return decode(response_class(api), call.version, data, position)
+        if len(data) <= DEFAULT_LIMITS.request_inline_bytes_max:
+            return decode(response_class(api), call.version, data, position)
+        return await codec.decode_response(response_class(api), call.version, data, position)
 
     async def _connection(self, lane: str) -> BrokerConnection | None:
         leader_id = self._quorum.raft.leader_id

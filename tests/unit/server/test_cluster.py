@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,12 +16,16 @@ from penstock.client.ports import ClientPorts
 from penstock.metadata.image import Image
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
+from penstock.server.codec_worker import CodecWorker
 from penstock.server.controller_runner import NotController
 from penstock.server.node import Node
+from penstock.server.serving import Call, Client
 from penstock.server.settings import Membership, NodeSettings
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
+from penstock.wire.api import Api
 from penstock.wire.messages import broker_registration as registering
+from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from penstock.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tests.simulation.servers_world import CONTROLLER_PORT, NODES, PORT, settings_for
 
@@ -144,6 +148,33 @@ def test_a_topic_made_through_any_node_is_known_to_that_node_at_once_and_to_all_
             await town.admin(2).create_topic("t1", 1, 1)
 
     tell(story)
+
+
+def test_a_broker_passes_large_requests_on_with_the_help_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    for name in ("encode_request", "decode_response"):
+        monkeypatch.setattr(CodecWorker, name, noted(getattr(CodecWorker, name), name, done))
+
+    async def story(town: Town) -> None:
+        broker = next(node for node_id, node in town.nodes.items() if node_id != town.leader)
+        client = Client(routes=broker.dispatch.routes, number=1)
+        call = Call(broker, Api.DELETE_TOPICS, 6, 7, "me", "127.0.0.1:1", "", client)
+        for count, used in ((100, []), (3_000, ["encode_request", "decode_response"])):
+            names = [DeleteTopicState(name=f"nothing-{n}", topic_id=bytes(16)) for n in range(count)]
+            request = DeleteTopicsRequest(topics=names, timeout_ms=10_000)
+            response = cast("DeleteTopicsResponse", await broker.channel.forward_envelope(request, call))
+            assert [each.name for each in response.responses] == [each.name for each in names]
+            assert done == used
+
+    tell(story)
+
+
+def noted(original: Callable[..., Awaitable[Any]], name: str, done: list[str]) -> Callable[..., Awaitable[Any]]:
+    async def work(*arguments: Any) -> Any:
+        done.append(name)
+        return await original(*arguments)
+
+    return work
 
 
 def test_a_killed_broker_is_fenced_long_before_its_session_is_over() -> None:
