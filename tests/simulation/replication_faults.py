@@ -8,6 +8,7 @@ from penstock.metadata.commands import ConfigChanges, IncrementalAlterConfigs, O
 from penstock.replication.ports import Key
 from tests.simulation.replication_controller import TOPIC
 from tests.simulation.replication_options import Options, draw_options
+from tests.simulation.replication_outsider import Outsider
 from tests.simulation.replication_world import Broker, World, trace_of
 
 SETTLE_MS: Final = 3_000.0
@@ -403,6 +404,7 @@ def run_seed(seed: int, *, options: Options | None = None, story: list[str] | No
     world = World(seed, drawn, story=story.append if story is not None else None)
     misfortune = Misfortune(world)
     misfortune.begin()
+    Outsider(world).begin()
     world.run(TORMENT_MS)
     misfortune.calm()
     world.run(END_MS)

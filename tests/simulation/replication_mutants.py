@@ -223,6 +223,24 @@ def r08_names_the_life_that_the_metadata_knows(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Leader, "_epoch_to_name", newest)
 
 
+@caught_by("OutsidersChangeNothing")
+def counts_a_broker_epoch_that_the_image_does_not_have(patch: pytest.MonkeyPatch) -> None:
+    """Any epoch from the known one on is taken for the follower's newest life."""
+    on_fetch = Leader.on_fetch
+
+    def trusts(self: Leader, follower_id: int, broker_epoch: int, asked: Asked, now: int) -> Verdict:
+        progress = self.progress.get(follower_id)
+        known_epoch = max(self._known_epoch(follower_id), -1 if progress is None else progress.broker_epoch)
+        if broker_epoch <= known_epoch or progress is None:
+            return on_fetch(self, follower_id, broker_epoch, asked, now)
+        verdict = self.examine(asked)
+        if verdict.fits:
+            self._note(progress, broker_epoch, asked.offset, now)
+        return verdict
+
+    patch.setattr(Leader, "on_fetch", trusts)
+
+
 @caught_by("ReplicationQuorumSuperset", "Convergence", *INCOMPLETE)
 def r09_thinks_anew_when_there_is_no_answer(patch: pytest.MonkeyPatch) -> None:
     """R09: what was asked for may have been carried out all the same; if not, nobody asks again."""

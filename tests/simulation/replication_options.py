@@ -63,6 +63,8 @@ class Options(NamedTuple):
     """Records of a batch."""
     fails_logs: bool = False
     """Whether logs of brokers fail: a sync or a write."""
+    outsider_every_ms: float = 0.0
+    """How often a host that is no broker fetches as one, with a made-up broker epoch; 0: never."""
 
 
 def draw_options(seed: int) -> Options:
@@ -98,6 +100,7 @@ def draw_options(seed: int) -> Options:
         delete_every_ms=one_of("delete records", 0.0, 500.0, 2_000.0),
         batch_max=one_of("batch", 1, 1, 2, 5),
         fails_logs=one_of("failing logs", False, False, True),
+        outsider_every_ms=one_of("outsider", 0.0, 300.0, 2_000.0),
     )
 
 
@@ -122,5 +125,6 @@ CALM = Options(
     patience_ms=1_000,
     entries_max=100,
     delete_every_ms=0.0,
+    outsider_every_ms=0.0,
 )
 """A world without faults, for stories that bring their own."""
