@@ -73,6 +73,16 @@ class Member(NamedTuple):
         return self.assigned | self.revoking if self.revoking else self.assigned
 
     @property
+    def held_bytes(self) -> int:
+        """What it says of itself: topics, pattern, and metadata of the classic protocol."""
+        said = sum(map(len, self.topics)) + len(self.pattern)
+        return said + (0 if self.classic is None else sum(len(metadata) for _, metadata in self.classic.protocols))
+
+    def says_the_same(self, other: "Member") -> bool:
+        """Whether both hold the same objects; else they may still be equal."""
+        return self.topics is other.topics and self.pattern is other.pattern and self.classic is other.classic
+
+    @property
     def outdated(self) -> ErrorCode:
         """How it is told, in its protocol, that a commit is of a time that is over."""
         return ErrorCode.STALE_MEMBER_EPOCH if self.classic is None else ErrorCode.ILLEGAL_GENERATION
@@ -93,6 +103,7 @@ class ConsumerGroup:
         "assigned_wall_ms",
         "epoch",
         "group_id",
+        "held_bytes",
         "members",
         "metadata_hash",
         "owners",
@@ -115,6 +126,8 @@ class ConsumerGroup:
         self.owners: dict[TopicPartition, str] = {}
         """Who has a partition, or has not given it up yet."""
         self.patterns: dict[str, Pattern] = {}
+        self.held_bytes = 0
+        """What its members say of themselves."""
         self.since_wall_ms = -1
         """When it became empty, as far as this coordinator knows: soft."""
 
@@ -126,6 +139,7 @@ class ConsumerGroup:
         copy.members, copy.targets = dict(self.members), dict(self.targets)
         copy.static, copy.owners, copy.patterns = dict(self.static), dict(self.owners), dict(self.patterns)
         copy.since_wall_ms = self.since_wall_ms
+        copy.held_bytes = self.held_bytes
         return copy
 
     # --- looking --------------------------------------------------------------------------------------------------
@@ -216,6 +230,8 @@ class ConsumerGroup:
     def put(self, member: Member) -> None:
         """A member comes, or changes."""
         before = self.members.get(member.member_id)
+        if before is None or not before.says_the_same(member):
+            self.held_bytes += member.held_bytes - (0 if before is None else before.held_bytes)
         self.members[member.member_id] = member
         if before is not None and before.instance_id not in (None, member.instance_id):
             self._forget_instance(before)
@@ -237,6 +253,7 @@ class ConsumerGroup:
         member = self.members.pop(member_id, None)
         if member is None:
             return
+        self.held_bytes -= member.held_bytes
         self._forget_instance(member)
         for partition in sorted(member.owned):
             if self.owners.get(partition) == member_id:

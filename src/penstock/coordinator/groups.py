@@ -56,7 +56,7 @@ class GroupShard:
     ) -> None:
         """`held_by_all` tells what members of all shards of this coordinator say of themselves, in bytes."""
         self.held_bytes = 0
-        """What members of classic groups of this shard say of themselves."""
+        """What members of groups of this shard say of themselves."""
         self._held_by_all = (lambda: self.held_bytes) if held_by_all is None else held_by_all
         self.settings = settings
         self._of_group = of_group
@@ -94,9 +94,7 @@ class GroupShard:
 
     def _set(self, group_id: str, group: Group | None) -> None:
         before = self.groups.get(group_id)
-        for each, sign in ((before, -1), (group, 1)):
-            if isinstance(each, ClassicGroup):
-                self.held_bytes += sign * each.held_bytes
+        self.held_bytes += (0 if group is None else group.held_bytes) - (0 if before is None else before.held_bytes)
         if group is not None:
             self.groups[group_id] = group
         elif before is not None:
@@ -111,10 +109,12 @@ class GroupShard:
             group = ConsumerGroup(group_id)
             self._set(group_id, group)
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
-            del self.groups[group_id]
+            self._set(group_id, None)
             self._checked.groups.pop(group_id, None)
             return
+        before_bytes = group.held_bytes
         group.apply(record)
+        self.held_bytes += group.held_bytes - before_bytes
 
     def note(self, note: Any) -> None:
         """Takes in what the log need not know."""

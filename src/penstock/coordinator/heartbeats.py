@@ -38,7 +38,14 @@ from penstock.coordinator.joining import new_member_id
 from penstock.coordinator.patterns import InvalidPattern, Regex
 from penstock.coordinator.reconciliation import reconciled
 from penstock.coordinator.records import GroupRecord
-from penstock.coordinator.settings import JOINABLE_EPOCH_MAX, PATTERN_REFRESH_MS, WAITING_MS
+from penstock.coordinator.settings import (
+    GROUP_BYTES_MAX,
+    GROUPS_BYTES_MAX,
+    JOINABLE_EPOCH_MAX,
+    PATTERN_REFRESH_MS,
+    SMALL_MEMBER_BYTES,
+    WAITING_MS,
+)
 from penstock.coordinator.timers import REBALANCE, SESSION, SYNC
 from penstock.coordinator.work import Ask, Work
 from penstock.model.epochs import next_epoch
@@ -345,6 +352,8 @@ def update(
     """Takes in what a member tells; a new epoch and a new target follow where they must."""
     group_id = draft.group.group_id
     is_new = member.member_id not in draft.group.members
+    if is_new or not member.says_the_same(before):
+        _check_room(draft.group, member, work)
     if is_new or member != before:
         draft.put(member_record(group_id, member))
     if is_new:
@@ -367,6 +376,24 @@ def update(
         work.notes.append(Compared(group_id, compared))
     if group.target_epoch < group.epoch and (is_rejoining or _is_time_to_assign(group, work)):
         assign(draft)
+
+
+def _check_room(group: ConsumerGroup, member: Member, work: Work) -> None:
+    """Refuses a member that says more of itself than the coordinator may hold."""
+    known = group.members.get(member.member_id)
+    more_bytes = member.held_bytes - (0 if known is None else known.held_bytes)
+    if more_bytes <= 0:
+        return
+    if group.held_bytes + more_bytes > GROUP_BYTES_MAX:
+        raise Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The subscriptions of group {group.group_id} would take more than {GROUP_BYTES_MAX:,} bytes.",
+        )
+    if member.held_bytes > SMALL_MEMBER_BYTES and work.view.held_bytes() + more_bytes > GROUPS_BYTES_MAX:
+        raise Refused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"The subscriptions of all groups here would take more than {GROUPS_BYTES_MAX:,} bytes.",
+        )
 
 
 def _wants(member: Member) -> tuple[Any, ...]:

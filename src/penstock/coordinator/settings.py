@@ -17,9 +17,9 @@ TOMBSTONES_MAX: Final = 1_000
 TOMBSTONE_BYTES_MAX: Final = 65_536
 """Of their keys: names of groups may be long, and a batch has a limit."""
 GROUP_BYTES_MAX: Final = 8 * MIB
-"""What the members of one classic group say of themselves under all protocols; a generation lies in one record."""
+"""What the members of one group say of themselves under all protocols; a generation lies in one record."""
 GROUPS_BYTES_MAX: Final = 64 * MIB
-"""The same for all classic groups of a coordinator; members of at most SMALL_MEMBER_BYTES are always taken."""
+"""The same for all groups of a coordinator; members of at most SMALL_MEMBER_BYTES are always taken."""
 SMALL_MEMBER_BYTES: Final = 16 * 1024
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""

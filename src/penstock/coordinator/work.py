@@ -42,7 +42,7 @@ class View:
     said: Mapping[tuple[str, str], Any]
     """By group and member: what members have said to have (`heartbeats.Saying`)."""
     held_bytes: Callable[[], int]
-    """What members of all classic groups of the coordinator say of themselves."""
+    """What members of all groups of the coordinator say of themselves."""
 
 
 class Work:

@@ -9,7 +9,7 @@ from penstock.coordinator.consumer import ConsumerGroup, epoch_record
 from penstock.coordinator.groups import GroupShard
 from penstock.coordinator.heartbeats import Draft
 from penstock.coordinator.ports import AppendRefused, Now
-from penstock.coordinator.settings import JOINABLE_EPOCH_MAX, GroupSettings
+from penstock.coordinator.settings import GROUP_BYTES_MAX, GROUPS_BYTES_MAX, JOINABLE_EPOCH_MAX, GroupSettings
 from penstock.coordinator.subscriptions import assignment, assignment_bytes
 from penstock.coordinator.timers import SESSION, SetTimer, Timer
 from penstock.coordinator.work import Ask
@@ -658,3 +658,28 @@ def test_the_last_epoch_of_a_group_is_not_followed_by_another() -> None:
     draft = Draft(stage.group(), stage.shard._work(stage.now, "g"))
     with pytest.raises(EpochsExhausted, match="group g"):
         draft.bump()
+
+
+def test_subscriptions_of_a_group_take_a_bounded_number_of_bytes() -> None:
+    """They count in the group and at its coordinator, and are given back when members go or ask for less."""
+    stage = Stage()
+    names = [f"{n:0249d}" for n in range(GROUP_BYTES_MAX // 4 // 249)]
+    size_bytes = 249 * len(names)
+    for number in range(4):
+        assert stage.ask(alive(f"m{number}", 0, names=names)).error_code is NONE
+    assert stage.shard.held_bytes == stage.group().held_bytes == 4 * size_bytes
+    refused = stage.ask(alive("one-more", 0, names=names))
+    assert refused.error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert "bytes" in (refused.error_message or "")
+    assert stage.ask(alive("m0", -1)).error_code is NONE
+    assert stage.shard.held_bytes == stage.group().held_bytes == 3 * size_bytes
+    assert stage.ask(alive("small", 0)).error_code is NONE
+    assert stage.group().held_bytes == sum(member.held_bytes for member in stage.group().members.values())
+
+
+def test_subscriptions_of_all_groups_take_a_bounded_number_of_bytes() -> None:
+    stage = Stage()
+    stage.shard._held_by_all = lambda: GROUPS_BYTES_MAX
+    names = [f"{n:0249d}" for n in range(1_000)]
+    assert stage.ask(alive("large", 0, names=names)).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert stage.ask(alive("small", 0)).error_code is NONE
