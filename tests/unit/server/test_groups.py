@@ -15,6 +15,7 @@ from penstock.model.errors import ErrorCode
 from penstock.server.group_coordinator import GroupCoordinator
 from penstock.server.group_shard import DrivenShard
 from penstock.server.node import Node
+from penstock.server.pieces import TOO_LARGE
 from penstock.server.settings import NodeSettings
 from penstock.server.topic_creation import needed_topic
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -174,6 +175,27 @@ def test_members_without_meetings_share_partitions_over_a_change_of_coordinators
         assert found.authorized_operations > 0
         assert missing.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR)
         assert await two.leave() is NONE
+
+    run(story)
+
+
+def test_answers_about_groups_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.server.handlers.group_admin.DESCRIBED_BYTES_MAX", 50)
+    monkeypatch.setattr("penstock.server.handlers.consumer_groups.DESCRIBED_BYTES_MAX", 50)
+
+    async def story(_town: Town, cluster: Cluster) -> None:
+        classic = ClassicMember(cluster, "classic", TOPIC, PARTITIONS)
+        assert await classic.join() is NONE
+        for version in DescribeGroupsRequest.VERSIONS:
+            request = DescribeGroupsRequest(groups=["classic"])
+            (found,) = (await classic.ask(request, DescribeGroupsResponse, version=version)).groups
+            assert (found.error_code, found.members) == (ErrorCode.POLICY_VIOLATION, ())
+            assert found.error_message == (TOO_LARGE if version >= 6 else None)
+        member = ConsumerMember(cluster, "consumer", TOPIC, "m")
+        await until_settled(member)
+        asked = ConsumerGroupDescribeRequest(group_ids=["consumer"], include_authorized_operations=False)
+        (shown,) = (await member.ask(asked, ConsumerGroupDescribeResponse)).groups
+        assert (shown.error_code, shown.error_message) == (ErrorCode.POLICY_VIOLATION, TOO_LARGE)
 
     run(story)
 

@@ -8,21 +8,23 @@ Departs   from Kafka 4.3: a heartbeat on a connection that is older than one on 
           that connection: it was delayed, and what it says is no longer so. A member of a group that is not there is
           UNKNOWN_MEMBER_ID, for GROUP_ID_NOT_FOUND is fatal to clients. A static member may go for a moment without
           its instance id, as franz-go's do. A group that is to be described several times is described once. More than
-          TOPICS_MAX topics or PARTITIONS_MAX partitions of a member are INVALID_REQUEST.
+          TOPICS_MAX topics or PARTITIONS_MAX partitions of a member are INVALID_REQUEST. An answer describes members
+          up to DESCRIBED_BYTES_MAX; groups behind that are POLICY_VIOLATION.
 """
 
 from typing import Final
 
 from penstock.model.errors import ErrorCode
 from penstock.server.group_answer import ask_group, check_latest, framed
-from penstock.server.handlers.group_admin import ask_shards
+from penstock.server.handlers.group_admin import DESCRIBED_BYTES_MAX, MEMBER_BYTES, ask_shards
 from penstock.server.handlers.needs import node_of
-from penstock.server.pieces import Turns, each_once
+from penstock.server.pieces import TOO_LARGE, Turns, each_once
 from penstock.server.serving import Answer, Call, serves, serves_overlapping
 from penstock.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
+    Member,
 )
 from penstock.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -75,21 +77,32 @@ async def consumer_group_describe(request: ConsumerGroupDescribeRequest, call: C
         return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=shown)
     includes = request.include_authorized_operations
     found: dict[str, DescribedGroup] = {}
+    left = DESCRIBED_BYTES_MAX
     for part, reply, code in await ask_shards(
         call,
         names,
         lambda part: ConsumerGroupDescribeRequest(group_ids=part, include_authorized_operations=includes),
         turns,
     ):
-        shown = [_unknown(name, code) for name in part] if reply is None else reply.groups
-        found |= {each.group_id: each for each in shown}
-        await turns.after(len(part))
+        for each in [_unknown(name, code) for name in part] if reply is None else reply.groups:
+            size_bytes = sum(map(_described_bytes, each.members))
+            fits = size_bytes <= left
+            left -= size_bytes if fits else 0
+            found[each.group_id] = each if fits else _unknown(each.group_id, ErrorCode.POLICY_VIOLATION, TOO_LARGE)
+            await turns.after(1 + len(each.members))
     return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=[found[name] for name in names])
 
 
-def _unknown(group_id: str, code: ErrorCode) -> DescribedGroup:
+def _described_bytes(member: Member) -> int:
+    said = sum(map(len, member.subscribed_topic_names)) + len(member.subscribed_topic_regex or "")
+    topics = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+    return MEMBER_BYTES + said + sum(20 + len(each.topic_name) + 4 * len(each.partitions) for each in topics)
+
+
+def _unknown(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
+        error_message=message,
         group_id=group_id,
         group_state="",
         group_epoch=0,

@@ -6,7 +6,8 @@ Answers   per group what its coordinator says (`coordinator/listing.py`); a requ
           COORDINATOR_LOAD_IN_PROGRESS while some of them are still being read. A group with more offsets than a batch
           holds is deleted in several.
 Departs   from Kafka 4.3: a group that is named several times in one request is told of once; more than FILTERS_MAX
-          filters of ListGroups are INVALID_REQUEST.
+          filters of ListGroups are INVALID_REQUEST. What DescribeGroups tells of members has a limit
+          (DESCRIBED_BYTES_MAX); groups behind it are POLICY_VIOLATION.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,10 +15,11 @@ from typing import Any, Final
 
 from penstock.coordinator.listing import ListSome
 from penstock.model.errors import ErrorCode
+from penstock.model.limits import MIB
 from penstock.server.group_answer import asked_by
 from penstock.server.group_shard import DrivenShard
 from penstock.server.handlers.needs import node_of
-from penstock.server.pieces import PIECE_ELEMENTS, Turns, cut, cut_by_weight, each_once, weight_of
+from penstock.server.pieces import PIECE_ELEMENTS, TOO_LARGE, Turns, cut, cut_by_weight, each_once, weight_of
 from penstock.server.serving import Call, serves
 from penstock.wire.declare import Request
 from penstock.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -26,6 +28,11 @@ from penstock.wire.messages.list_groups import ListedGroup, ListGroupsRequest, L
 
 FILTERS_MAX: Final = 1_000
 """States and types that ListGroups is asked for; there are about ten."""
+DESCRIBED_BYTES_MAX: Final = 32 * MIB
+"""What one answer tells of the members of all its groups; the groups behind that are POLICY_VIOLATION."""
+MEMBER_BYTES: Final = 100
+"""What a member takes besides its metadata and assignment."""
+FIRST_WITH_MESSAGE: Final = 6
 
 
 async def ask_shards(
@@ -55,6 +62,8 @@ async def describe_groups(request: DescribeGroupsRequest, call: Call) -> Describ
     """Classic groups and their members."""
     includes, turns = request.include_authorized_operations, Turns()
     found: dict[str, DescribedGroup] = {}
+    left = DESCRIBED_BYTES_MAX
+    why = TOO_LARGE if call.version >= FIRST_WITH_MESSAGE else None
     names = await each_once(request.groups, turns)
     for part, reply, code in await ask_shards(
         call,
@@ -62,15 +71,28 @@ async def describe_groups(request: DescribeGroupsRequest, call: Call) -> Describ
         lambda part: DescribeGroupsRequest(groups=part, include_authorized_operations=includes),
         turns,
     ):
-        shown = [_unknown(name, code) for name in part] if reply is None else reply.groups
-        found |= {each.group_id: each for each in shown}
-        await turns.after(len(part))
+        for each in [_unknown(name, code) for name in part] if reply is None else reply.groups:
+            size_bytes = _described_bytes(each)
+            fits = size_bytes <= left
+            left -= size_bytes if fits else 0
+            found[each.group_id] = each if fits else _unknown(each.group_id, ErrorCode.POLICY_VIOLATION, why)
+            await turns.after(1 + len(each.members))
     return DescribeGroupsResponse(groups=[found[name] for name in names])
 
 
-def _unknown(group_id: str, code: ErrorCode) -> DescribedGroup:
+def _described_bytes(group: DescribedGroup) -> int:
+    return sum(MEMBER_BYTES + len(each.member_metadata) + len(each.member_assignment) for each in group.members)
+
+
+def _unknown(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
     return DescribedGroup(
-        error_code=code, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=()
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        members=(),
     )
 
 
