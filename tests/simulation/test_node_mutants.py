@@ -113,14 +113,10 @@ def adopts_all_but_the_last_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replies_before_the_metadata_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(self: ControllerRunner, command: Any) -> Any:
-        decision = self._decide(command)
-        if decision.records:
-            self._record(decision.records)
-            self._publish(self._controller.image)
-        return decision.reply
+    async def at_once(self: ControllerRunner) -> None:
+        self._publish(self._controller.image)
 
-    monkeypatch.setattr(ControllerRunner, "ask", at_once)
+    monkeypatch.setattr(ControllerRunner, "_until_committed", at_once)
 
 
 def trusts_the_page_cache_after_a_failed_sync(monkeypatch: pytest.MonkeyPatch) -> None:
