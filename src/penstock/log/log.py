@@ -104,8 +104,6 @@ class Log:
         """Whether it is offline because stored bytes are not what was written."""
         self.suspicion: str | None = None
         """Damage that a reader met. The rest of the log is still served unless another replica can take over."""
-        self.is_new = False
-        """Whether it was made by this process, and not found."""
         self.trouble: list[str] = []
         """Damage that was met in use and got around, such as an index that had to be made anew."""
         self.synced_end = self.written_end

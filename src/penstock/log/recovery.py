@@ -53,7 +53,6 @@ async def create_log(
     log = Log(pool, path, identity, settings, [segment], start, on_dirty)
     pool.file(log.path_of(segment, "log"), create=True)
     log.snapshots = [(start, False)]
-    log.is_new = True
     await manifest.write(log, disk, 0)
     await disk.sync_dir(path.rpartition("/")[0])
     return log

@@ -172,8 +172,8 @@ class FailedLogs:
             log = None if topic is None else self._directory.logs.get(f"{topic.name}-{index}")
             if topic is None or log is None or log.offline_reason is not None:
                 continue
-            if log.is_new and self._counts(topic.partitions[index]):
-                self._warn(log, "is new, but the damaged log before it was the last copy: put that back, and restart")
+            if log.written_end <= log.start_offset and self._counts(topic.partitions[index]):
+                self._warn(log, "is empty, but the damaged log before it was the last copy: put that back, and restart")
             else:
                 yield Assigned(self._directory_id, topic_id, index)
 

@@ -188,6 +188,39 @@ def test_the_only_replica_is_kept_and_leads_again_when_it_is_repaired(caplog: py
     assert "is offline and kept" in caplog.text
 
 
+def test_a_last_copy_that_an_operator_moves_away_is_not_replaced_by_an_empty_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(town: Town) -> None:
+        await town.admin(1).create_topic(TOPIC, assignments=[(3,)], configs={"min.insync.replicas": "1"})
+        cluster = cluster_of(town)
+        values = await publish(cluster, 50)
+        await rot(town, 3)
+        await town.until(lambda: placed(town).damaged == (3,))
+        town.kill(3)
+        disk = town.world.nodes["node-3"].disk
+        disk.make_dir("elsewhere")
+        disk.rename(f"{LOGS}/{NAME}", f"elsewhere/{NAME}")
+        for _ in range(2):
+            town.start(3)
+            await town.all_serve()
+            await asyncio.sleep(5)
+            assert (placed(town).leader, placed(town).damaged) == (NO_LEADER, (3,)), "an empty log is no copy"
+            town.kill(3)
+        for each in disk.list(f"{LOGS}/{NAME}"):
+            disk.unlink(f"{LOGS}/{NAME}/{each}")
+        disk.remove_dir(f"{LOGS}/{NAME}")
+        disk.rename(f"elsewhere/{NAME}", f"{LOGS}/{NAME}")
+        flip(town, 3)  # the same bit
+        town.start(3)
+        await town.until(lambda: placed(town).leader == 3)
+        assert await read_all(cluster) == values
+        await cluster.close()
+
+    tell(story, settings_of)
+    assert "was the last copy: put that back" in caplog.text
+
+
 def test_the_last_copy_is_kept_until_an_operator_decides() -> None:
     async def story(town: Town) -> None:
         await make_topic(town)
