@@ -102,6 +102,11 @@ shop *arguments:
 lake-bench *arguments:
     python -m benchmarks.lake {{ arguments }}
 
+# requests that are built to cost most, for every API and version, against a node that measures itself; writes
+# docs/results/budgets.md (an hour). A piece: ./dev budgets --apis FETCH,METADATA --last
+budgets *arguments:
+    python -m tests.system.hostile_requests --record {{ arguments }}
+
 # fills of a 64 MB file system, as root, on tmpfs and on ext4; adds to docs/results/disk-full.md (2 minutes)
 full-disks *arguments:
     python -m tests.system.disk_full --record {{ arguments }}

@@ -15,6 +15,10 @@ from penstock.wire.types import STRING_BYTES_MAX, Blob, Fixed, Text
 from penstock.wire.varint import write_uvarint
 
 UNKNOWN_TAG = 99
+GIVEN = {"acks": 1}
+"""Numbers that are not zero: a producer that wants no answer is sent none."""
+DISTINCT_MAX = 100_000
+"""More elements than any budget allows need not differ from each other."""
 WIDE = "a" * (STRING_BYTES_MAX - 4) + "\U0001f600"
 """Takes four bytes of memory for each byte of UTF-8."""
 
@@ -62,7 +66,7 @@ class Shape:
         """The smallest value, but for strings, which are `name`."""
         match kind:
             case Fixed():
-                return bytes(kind.size_bytes)
+                return GIVEN.get(field.name, 0).to_bytes(kind.size_bytes, "big")
             case Text():
                 return self.text(field, name)
             case Blob() | Array():
@@ -129,8 +133,9 @@ def _arrays(
     def distinct(size: int) -> bytes:
         each = len(shape.least(_item(field), item, "0000000"))
         count = max(1, size // each)
-        names = (shape.least(_item(field), item, f"{n:07x}") for n in range(count))
-        return put(shape.count(field, count) + b"".join(names))
+        names = b"".join(shape.least(_item(field), item, f"{n:07x}") for n in range(min(count, DISTINCT_MAX)))
+        whole, rest = divmod(count, DISTINCT_MAX)
+        return put(shape.count(field, count) + names * whole + names[: rest * each])
 
     yield Costly(f"{label}: empty", lambda size: of(shape.least(_item(field), item), size))
     if isinstance(item, Fixed):

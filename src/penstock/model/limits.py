@@ -36,7 +36,7 @@ class Limits:
     request_elements_max: int = 100_000
     """Elements of all arrays of a request together, and its tagged fields."""
 
-    request_memory_bytes_max: int = 8 * MIB
+    request_memory_bytes_max: int = 6 * MIB
     """What a decoded request takes of memory, beyond the bytes of its frame."""
 
     produce_partitions_max: int = 10_000

@@ -28,7 +28,7 @@ def test_a_request_over_its_budget_ends_the_connection(drive: Drive, caplog: pyt
     drive(story, request_elements_max=40_000)
     sentences = told(caplog)
     assert "its ListOffsets request of version 6 costs too much" in sentences[0]
-    assert "(40,000 elements, 8,388,608 bytes of memory); have it send several smaller requests" in sentences[0]
+    assert "(40,000 elements, 6,291,456 bytes of memory); have it send several smaller requests" in sentences[0]
 
 
 def test_requests_below_the_budget_are_answered_whatever_their_size(drive: Drive) -> None:

@@ -26,7 +26,7 @@ from penstock.model.shard import Command
 from penstock.server.controller_channel import ControllerChannel
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.log_levels import change_levels
-from penstock.server.pieces import Turns, by_name, cut_by_weight
+from penstock.server.pieces import PIECE_ELEMENTS, Turns, by_name, cut_by_weight
 from penstock.server.serving import Call, serves
 from penstock.wire.api import Api
 from penstock.wire.declare import Request
@@ -105,9 +105,10 @@ async def incremental_alter_configs(
         elif kind == BROKER_LOGGER:
             change = _changes(found[0])
             altered.append(_change_loggers(change, len(found), node_id, validate_only=request.validate_only))
-            await turns.after(1 + len(change.changes))
+            await turns.after(len(change.changes))
         else:
             altered.append(next(by_controller))
+        await turns.after()
     return changing.IncrementalAlterConfigsResponse(
         throttle_time_ms=0,
         responses=[
@@ -165,7 +166,10 @@ async def _alter(
     try:
         if is_here:
             asked_at = None if is_at_controller else node.controller.node_id
-            commands = [command(tuple(make(each) for each in part), asked_at) for part in parts]
+            commands = [
+                command(tuple(make(each) for each in part), asked_at)
+                async for part in turns.through(parts, PIECE_ELEMENTS)
+            ]
             replies = await node.controller.ask_in_turn(commands)
         else:
             replies = [await _pass_on(node.channel, call, request(part)) for part in parts]
