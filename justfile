@@ -197,6 +197,15 @@ simulate-replication count="10000" *arguments:
 simulate-replicas count="1000" *arguments:
     python -m tests.simulation.replicas next {{ count }} --record {{ arguments }}
 
+# the same with a fourth server, moves of partitions, retention, lost disks, bit rot, requests that are delivered twice;
+# adds to docs/results/upheavals-simulation.md
+simulate-upheavals count="1000" *arguments:
+    python -m tests.simulation.upheavals next {{ count }} --record {{ arguments }}
+
+# logs with one rule taken out at a time, in overlapping histories; writes docs/results/overlap-mutants.md
+overlap-mutants *arguments:
+    python -m tests.simulation.overlap_mutants --record {{ arguments }}
+
 # worlds of three whole servers that coordinate groups that no run has had yet, 22 virtual seconds each; adds to
 # docs/results/coordinators-simulation.md
 simulate-coordinators count="1000" *arguments:

@@ -84,9 +84,13 @@ class Shown(NamedTuple):
 class Writer:
     """Sends numbered records one after another, several under way, and notes what is acknowledged."""
 
-    def __init__(self, name: str, random: Random, durability: str = FSYNC) -> None:
+    def __init__(
+        self, name: str, random: Random, durability: str = FSYNC, topic: str = TOPIC, partitions: int = PARTITIONS
+    ) -> None:
         self._name = name
         self._random = random
+        self._topic = topic
+        self._partitions = partitions
         self._configs = {"min.insync.replicas": "2", **({} if durability == FSYNC else {"durability": durability})}
         self._lives = 0
         self.acknowledged: list[Acknowledged] = []
@@ -107,7 +111,7 @@ class Writer:
             number += 1
             value = f"{self._name} {number:06d}".encode()
             try:
-                delivery = await producer.send(TOPIC, value, partition=number % PARTITIONS)
+                delivery = await producer.send(self._topic, value, partition=number % self._partitions)
             except ClientError as error:  # the node that was asked may not know the topic yet
                 self.troubles[type(error).__name__] += 1
                 await asyncio.sleep(0.1)
@@ -123,7 +127,7 @@ class Writer:
         self.is_done = True
 
     async def _make_topic(self, cluster: Cluster) -> None:
-        await make_topic(cluster, TOPIC, PARTITIONS, self._configs)
+        await make_topic(cluster, self._topic, self._partitions, self._configs)
 
     async def _note(self, delivery: "asyncio.Future[Delivery]", value: bytes) -> None:
         try:
@@ -497,19 +501,29 @@ class Theatre:
             raise Broken("Convergence: a writer still waits for an answer, long after all was mended")
         cuts = 0
         for index in range(PARTITIONS):
-            logs = [node.directory.logs[f"{TOPIC}-{index}"] for node in nodes if node is not None]
+            logs = self._logs_of(TOPIC, index)
             cuts += sum(log.cuts for log in logs)
-            self._check_partition(index, nodes[0], logs)
-        starts = [node.directory.logs[f"{PURGED}-0"].start_offset for node in nodes if node is not None]
+            self._check_partition(index, logs)
+        starts = [log.start_offset for log in self._logs_of(PURGED, 0)]
         if min(starts) < self.deleter.low_watermark:
             raise Broken(f"DeletedStaysDeleted: logs start at {starts}, not at {self.deleter.low_watermark}")
         return cuts
 
-    def _check_partition(self, index: int, node: Node | None, logs: list[Log]) -> None:
+    def _logs_of(self, topic: str, index: int) -> list[Log]:
+        """The logs of all replicas, which are in sync."""
+        node = self.servers[NODES[0]].node
         assert node is not None
-        placed = node.controller.image.topics[TOPIC].partitions[index]
-        if sorted(placed.isr) != list(NODES):
-            raise Broken(f"Convergence: {index} ends with {placed}")
+        placed = node.controller.image.topics[topic].partitions[index]
+        if len(placed.isr) != len(NODES) or sorted(placed.isr) != sorted(placed.replicas):
+            raise Broken(f"Convergence: {topic}-{index} ends with {placed}")
+        nodes = [self.servers[each].node for each in placed.replicas]
+        logs = [node.directory.logs.get(f"{topic}-{index}") for node in nodes if node is not None]
+        found = [log for log in logs if log is not None and log.offline_reason is None]
+        if len(found) != len(NODES):
+            raise Broken(f"Convergence: {topic}-{index} is in sync on {placed.isr}, but has {found}")
+        return found
+
+    def _check_partition(self, index: int, logs: list[Log]) -> None:
         contents = [[bytes(batch.whole) for batch in read_batches(log, 0, log.written_end)] for log in logs]
         if not contents[0] == contents[1] == contents[2]:
             raise Broken(f"LogMatching: {index} ends with {[(log.written_end, log.high_watermark) for log in logs]}")
@@ -522,7 +536,7 @@ class Theatre:
                 if found.get(each.offset) != each.value:
                     raise Broken(f"NoCommittedRecordLostGlobally: {each} was acknowledged, and is not there")
                 if times[each.value] != 1:
-                    raise Broken(f"{each.value!r} is there {times[each.value]} times")
+                    raise Broken(f"Once: {each.value!r} is there {times[each.value]} times")
             in_order = [each.offset for each in sorted(mine, key=lambda each: each.value)]
             if in_order != sorted(in_order):
                 raise Broken(f"the records of a writer are not in their order in {index}")

@@ -117,12 +117,15 @@ class Server:
 
         node = Node(ports, self._settings, on_failure=fail)
         await node.start()
-        if node.directory.findings.damage:
-            self._book.breach(f"what was promised is damaged: {node.directory.findings.damage}")
+        self._look_at_damage(node.directory.findings.damage)
         node.controller.subscribe(lambda _changes, image: self._book.has(self.node_id, node.controller.position, image))
         self.node = node
         self._book.failures.append(f"node {self.node_id}: {await failed}")
         await node.stop()
+
+    def _look_at_damage(self, damage: list[str]) -> None:
+        if damage:
+            self._book.breach(f"what was promised is damaged: {damage}")
 
     def look(self) -> None:
         """At who decides."""

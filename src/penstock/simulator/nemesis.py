@@ -46,6 +46,10 @@ class Nemesis:
             if every_s:
                 self._begin(self._repeat(every_s, fault, self._world.streams.stream("nemesis", kind)))
 
+    def add(self, fault: Coroutine[Any, Any, None]) -> None:
+        """Begins a fault of somebody else's, which `calm` ends as well."""
+        self._begin(fault)
+
     def calm(self) -> None:
         """Ends everything that `torment` began: all nodes run, all links pass, all clocks are right."""
         world = self._world
