@@ -35,7 +35,13 @@ def keys(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
 
-SERVED = {Api.PRODUCE: (0, 13), Api.FETCH: (4, 18), Api.LIST_OFFSETS: (1, 11), Api.API_VERSIONS: (0, 4)}
+SERVED = {
+    Api.PRODUCE: (0, 13),
+    Api.FETCH: (4, 18),
+    Api.LIST_OFFSETS: (1, 11),
+    Api.OFFSET_COMMIT: (2, 10),
+    Api.API_VERSIONS: (0, 4),
+}
 
 
 @pytest.mark.parametrize("version", range(5))
