@@ -86,7 +86,7 @@ def cluster(topics: int, partitions: int, brokers: int) -> Iterator[MetadataReco
     for number in range(topics):
         topic_id = (number + 1_000).to_bytes(16, "big")
         yield TopicRecord(name=f"topic-{number}", topic_id=topic_id)
-        placed = place_all(partitions, REPLICATION_FACTOR, controller.image.brokers, dice)
+        placed = finished(place_all(partitions, REPLICATION_FACTOR, controller.image.brokers, dice))
         for index, partition in enumerate(placed):
             yield partition_record(topic_id, index, partition)
 
