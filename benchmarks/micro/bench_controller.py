@@ -41,7 +41,7 @@ from penstock.metadata.records import (
     TopicRecord,
 )
 from penstock.metadata.settings.layers import BrokerSettings
-from penstock.metadata.view import ELR_FEATURE
+from penstock.metadata.view import ELR_FEATURE, finished
 from penstock.raft.ports import SnapshotId
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
 from penstock.server.metadata_log import snapshot_batches
