@@ -95,7 +95,7 @@ def fuzz(options: argparse.Namespace) -> int:
     findings = options.findings or CORPUS / name
     for folder in (findings, WORK / name):
         folder.mkdir(parents=True, exist_ok=True)
-    known = set(findings.glob("found-*"))
+    known, started_s = set(findings.glob("found-*")), time.time()
     log = WORK / f"{name}-{os.getpid()}.log"
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
@@ -118,6 +118,8 @@ def fuzz(options: argparse.Namespace) -> int:
             print(f"reproduce: python tests/fuzz/run.py {name} --input {os.path.relpath(file, ROOT)}")
         return 1
     log.unlink()
+    if not options.short:
+        measure_kept(TARGETS[name], WORK / name, started_s, findings, told)
     print(
         f"{name}: {told['executions']:,} executions in {told['seconds']:.0f} s, "
         f"{told['executions'] / told['seconds']:,.0f}/s, slowest {told['slowest_ms']:.1f} ms, "
@@ -127,6 +129,20 @@ def fuzz(options: argparse.Namespace) -> int:
     if options.record:
         record(name, told, options)
     return 0
+
+
+def measure_kept(target: Any, work: Path, since_s: float, findings: Path, told: dict[str, Any]) -> None:
+    """What the fuzzer found worth keeping is measured exactly, here, where nothing is traced."""
+    for file in sorted(file for file in work.iterdir() if file.stat().st_mtime >= since_s):
+        data = file.read_bytes()
+        try:
+            target.measure(data)
+        except Exception:
+            (findings / f"found-memory-{file.name}").write_bytes(data)
+            raise
+    told["measured"] += target.measured
+    told["peak_kib"] = max(told["peak_kib"], target.peak_max_bytes / 2**10)
+    told["filled"] = max(told["filled"], target.filled_most)
 
 
 def record(name: str, told: dict[str, Any], options: argparse.Namespace) -> None:
@@ -198,7 +214,7 @@ def machine() -> str:
 
 def fuzz_inside(options: argparse.Namespace) -> None:
     """Instruments what is under test, then hands over to libFuzzer and never returns."""
-    started, started_s = time.monotonic(), time.time()
+    started = time.monotonic()
     name, place, runs, seconds = options.target, options.inside, options.runs, options.seconds
     work = place / "work" if options.short else WORK / name
     work.mkdir(parents=True, exist_ok=True)
@@ -232,14 +248,6 @@ def fuzz_inside(options: argparse.Namespace) -> None:
     target.start_over()
 
     def end() -> None:
-        kept = sorted(file for file in work.iterdir() if file.stat().st_mtime >= started_s)
-        for file in kept:
-            data = file.read_bytes()
-            try:
-                target.measure(data)
-            except Exception:
-                (options.findings / f"found-memory-{file.name}").write_bytes(data)
-                raise
         told = {
             "executions": target.executions,
             "seconds": time.monotonic() - started,
