@@ -140,6 +140,7 @@ def stamps(data: bytes) -> None:
 # --- fetch sessions ---------------------------------------------------------------------------------------------------
 
 SESSIONS_MAX: Final = 4
+SESSION_PARTITIONS_MAX: Final = 16
 STEPS_MAX: Final = 32
 _LAST_SESSION, _FOLLOWER, _UNANSWERED, _LATER = 1, 2, 4, 8
 
@@ -157,10 +158,9 @@ def steps(data: bytes) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def sessions(data: bytes) -> None:
-    """Fetch requests, some of which go on with the last session; partitions with even numbers exist."""
-    held = FetchSessions(Numbers(), SESSIONS_MAX, 1_000)
+    """Fetch requests, some of which go on with the last session; partitions with odd numbers do not exist."""
+    held = FetchSessions(Numbers(), SESSIONS_MAX, 1_000, SESSION_PARTITIONS_MAX)
     session_id, epoch, now_ms = 0, 0, 0
-    asked: set[tuple[str | bytes, int]] = set()
     for choice, version_choice, body in steps(data):
         version = 7 + version_choice % 12
         try:
@@ -172,11 +172,6 @@ def sessions(data: bytes) -> None:
             request.session_id, request.session_epoch = session_id, epoch
         if choice & _LATER:
             now_ms += 1_001
-        asked |= {
-            (each.topic_id if has_ids else each.topic, part.partition)
-            for each in request.topics
-            for part in each.partitions
-        }
         fetching = held.begin(
             request.session_id,
             request.session_epoch,
@@ -186,6 +181,7 @@ def sessions(data: bytes) -> None:
             has_ids=has_ids,
             is_follower=bool(choice & _FOLLOWER),
         )
+        _check_sessions(held)
         if fetching.error_code or choice & _UNANSWERED:
             continue
         found = [(each, FetchedPartition(each.index, _code_of(each.index), 0, records=b"")) for each in fetching.wanted]
@@ -193,9 +189,13 @@ def sessions(data: bytes) -> None:
         assert told.error_code or len(told.found) <= len(found)
         if told.session_id:
             session_id, epoch = told.session_id, 1 if told.session_id != session_id else epoch + 1
+        _check_sessions(held)
+
+
+def _check_sessions(held: FetchSessions) -> None:
     assert len(held) <= SESSIONS_MAX, "more sessions than there may be"
-    kept = sum(len(session.wanted) for session in held._sessions.values())
-    assert kept <= SESSIONS_MAX * len(asked), "sessions hold what nobody asked for"
+    assert held.partitions == sum(len(session.wanted) for session in held._sessions.values()), "partitions miscounted"
+    assert held.partitions <= SESSION_PARTITIONS_MAX, "more partitions than sessions may hold"
 
 
 def _code_of(index: int) -> ErrorCode:
