@@ -105,7 +105,7 @@ def replaces_before_the_manifest_says_so(patch: pytest.MonkeyPatch) -> None:
 @caught_by("Logs")
 def forgets_a_removal(patch: pytest.MonkeyPatch) -> None:
     """A log that was removed is back after a power cut."""
-    plant(patch, Edit(DataDirectory.delete, "await self.disk.sync_dir(LOGS)", "pass"))
+    plant(patch, Edit(DataDirectory._rename, "await self.disk.sync_dir(LOGS)", "pass"))
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------
