@@ -69,6 +69,15 @@ class Limits:
     connections_per_host_max: int = 10_000
     """Connections from one address (Kafka: max.connections.per.ip, off)."""
 
+    peer_connections_max: int = 1_000
+    """Connections of one listener by nodes of this cluster, beside those of clients."""
+
+    probation_connections_max: int = 64
+    """Connections beyond the limits of clients that have yet to show that they are a node's; the oldest goes first."""
+
+    probation_ms: int = 2_000
+    """They have to show it within this time."""
+
     connection_rate_max: int = 1_000
     """New connections in a second, on average and at once (Kafka: max.connection.creation.rate, off)."""
 

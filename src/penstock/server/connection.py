@@ -22,8 +22,10 @@ from penstock.server.dispatch import NO_BODY, Dispatch, Opened
 from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
+from penstock.server.peer_connections import PEER_APIS
 from penstock.server.serving import Answer, Buffers, Call, Client, Later, Unfinished
 from penstock.server.timing import Timing
+from penstock.wire.api import Api
 from penstock.wire.codec import decode_request
 from penstock.wire.declare import Request, Response
 from penstock.wire.elements import has_more_elements
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.connection")
 
+PROBATION = "only nodes of this cluster are let in while connections are at their limit"
 TURN_UNITS = 32
 """Requests served, or units of bytes read, without waiting; then the other connections get their turn."""
 UNIT_SHIFT = 15
@@ -48,6 +51,10 @@ ADVICE: dict[type[Exception], str] = {
     MalformedMessage: "; check that it speaks Kafka's protocol, and that nothing in between alters what it sends",
     RequestTooCostly: "; have it send several smaller requests",
 }
+
+
+class NoSlot(ProtocolError):
+    """A client came while only nodes of this cluster are let in."""
 
 
 class ResponseTooLarge(ProtocolError):
@@ -83,6 +90,7 @@ class ServedConnection:
     __slots__ = (
         "_connection",
         "_held_bytes",
+        "_on_peer",
         "_order",
         "_pool",
         "_reader",
@@ -93,6 +101,7 @@ class ServedConnection:
         "client",
         "frame_began_ms",
         "has_partial",
+        "is_on_probation",
         "is_reading",
         "is_sending",
         "is_stopping",
@@ -101,14 +110,25 @@ class ServedConnection:
         "task",
     )
 
-    def __init__(self, connection: Connection, service: Service, number: int = 0) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        service: Service,
+        number: int = 0,
+        *,
+        is_on_probation: bool = False,
+        on_peer: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_peer` is called when the client turns out to be a node of this cluster; on probation it has to soon."""
         limits = service.limits
         self.number = number
         """Those that were accepted later have higher ones."""
+        self.is_on_probation = is_on_probation
+        self._on_peer = on_peer
         self._connection = connection
         self._service = service
         self._reader = FrameReader(
-            limits.frame_bytes_max,
+            limits.frame_before_login_bytes_max if is_on_probation else limits.frame_bytes_max,
             limits.frame_first_bytes,
             limits.frame_growth_bytes,
             request_bytes_max=limits.request_bytes_max,
@@ -254,6 +274,8 @@ class ServedConnection:
                 opened = self._service.dispatch.open(frame)
                 route = opened.route
                 self.requests += 1
+                if self.is_on_probation and route.api not in PEER_APIS:
+                    raise NoSlot(PROBATION)
                 cost_bytes = self._held_bytes if number == last else 0
                 if self._ready and not route.is_prompt:
                     await self._send_ready()
@@ -281,6 +303,8 @@ class ServedConnection:
                     self._place(answer, cost_bytes, route.timing, began_s)
                 else:
                     await self._handle_plain(opened, frame, cost_bytes)
+                if self.is_on_probation and route.api is not Api.API_VERSIONS:
+                    raise NoSlot(PROBATION)
                 if self.is_stopping:
                     break
                 self._since_turn += 1 + (frame_bytes >> (UNIT_SHIFT if route.is_framed else COSTLY_UNIT_SHIFT))
@@ -390,7 +414,9 @@ class ServedConnection:
     def _call(self, opened: Opened, request_bytes: int = 0) -> Call:
         client = self.client
         if client is None:
-            client = self.client = Client(routes=self._service.dispatch.routes, number=self.number)
+            client = self.client = Client(
+                routes=self._service.dispatch.routes, number=self.number, on_peer=self._recognized
+            )
         route, version, correlation_id, client_id, _ = opened
         connection = self._connection
         return Call(
@@ -404,6 +430,13 @@ class ServedConnection:
             client,
             request_bytes,
         )
+
+    def _recognized(self) -> None:
+        """The other end is a node of this cluster."""
+        self.is_on_probation = False
+        self._reader.frame_bytes_max = self._service.limits.frame_bytes_max
+        if self._on_peer is not None:
+            self._on_peer()
 
     async def _send_ready(self) -> None:
         ready, self._ready = self._ready, []
@@ -445,7 +478,8 @@ class ServedConnection:
                 if stranger.answer:
                     await part(connection, (stranger.answer,))
                 return
-        self._complain(error)
+        if not isinstance(error, NoSlot):  # of which the listener says more
+            self._complain(error)
 
     def _complain(self, error: Exception) -> None:
         if isinstance(error, ProtocolError):

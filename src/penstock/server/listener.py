@@ -2,6 +2,10 @@
 
 Who is refused is closed without an answer and told about in the log, together with its like, once a second. There is
 one timer for all connections: a sweep each second looks at each of them.
+
+Nodes of this cluster have slots of their own. Because only requests show who is at the other end, a connection beyond
+the limits of clients is let in on probation: it may ask what nodes ask, and is closed unless its first request shows
+that it is a node's (`peer_connections`). Whoever floods a listener can therefore not keep followers from fetching.
 """
 
 import asyncio
@@ -18,6 +22,8 @@ logger = logging.getLogger("penstock.listener")
 SWEEP_MS = 1_000
 ACCEPTS_PER_TURN = 16
 """Connections accepted without waiting; then those that are open get their turn."""
+PROBATION_SHARE = 4
+"""The rate of connections on probation is this part of the rate of all."""
 RETRY_MS = 100
 """After an accept that failed, for example because no file descriptor is left."""
 
@@ -31,6 +37,14 @@ class ConnectionListener:
         self._clock = clock
         self._connections: dict[int, ServedConnection] = {}
         self._per_host: dict[str, int] = {}
+        """Connections of clients."""
+        self._peers: dict[int, None] = {}
+        """Connections of nodes of this cluster, by number."""
+        self._beyond: dict[int, tuple[str, str]] = {}
+        """Connections beyond the limits of clients that are not known to be a node's: why they are not let in."""
+        self._on_probation: dict[int, int] = {}
+        """When those were accepted that may still show it, the oldest first."""
+        self._probation_tokens = service.limits.connection_rate_max / PROBATION_SHARE
         self._numbers = 0
         self._tokens = float(service.limits.connection_rate_max)
         self._tokens_at_ms = service.now_ms = clock.monotonic_ms()
@@ -116,28 +130,73 @@ class ConnectionListener:
 
     def _admit(self, connection: Connection) -> None:
         host = connection.peer.rpartition(":")[0]
-        if (reason := self._why_not(host)) is not None:
-            self.refused += 1
-            self._service.complaints.say(reason[0], f"Refused a connection from {connection.peer}: {reason[1]}.")
+        reason = self._why_not(host)
+        is_on_probation = reason is not None
+        if reason is not None and not self._has_room_on_probation():
+            self._refuse(connection, reason)
             connection.close()
             return
         self._numbers += 1
-        served = self._connections[self._numbers] = ServedConnection(connection, self._service, self._numbers)
-        self._per_host[host] = self._per_host.get(host, 0) + 1
+        number = self._numbers
+        served = self._connections[number] = ServedConnection(
+            connection,
+            self._service,
+            number,
+            is_on_probation=is_on_probation,
+            on_peer=partial(self._recognized, number, host),
+        )
+        if reason is not None:
+            self._beyond[number] = reason
+            self._on_probation[number] = self._clock.monotonic_ms()
+        else:
+            self._per_host[host] = self._per_host.get(host, 0) + 1
         served.task = asyncio.get_running_loop().create_task(served.run())
-        served.task.add_done_callback(partial(self._forget, self._numbers, host, connection))
+        served.task.add_done_callback(partial(self._forget, number, host, connection))
+
+    def _has_room_on_probation(self) -> bool:
+        """Whether a connection that is refused may still show that it is a node's; the oldest makes room for it."""
+        limits = self._service.limits
+        if not limits.probation_connections_max or self._probation_tokens < 1:
+            return False
+        if len(self._peers) >= limits.peer_connections_max:
+            return False
+        self._probation_tokens -= 1
+        if len(self._on_probation) >= limits.probation_connections_max:
+            self._end_quietly(next(iter(self._on_probation)))
+        return True
+
+    def _recognized(self, number: int, host: str) -> None:
+        """A connection is a node's: its slot is not a client's."""
+        if len(self._peers) >= self._service.limits.peer_connections_max or number not in self._connections:
+            return
+        self._on_probation.pop(number, None)
+        if self._beyond.pop(number, None) is None:
+            self._leave_host(host)
+        self._peers[number] = None
+
+    def _refuse(self, connection: Connection, reason: tuple[str, str]) -> None:
+        self.refused += 1
+        self._service.complaints.say(reason[0], f"Refused a connection from {connection.peer}: {reason[1]}.")
+
+    def _end_quietly(self, number: int) -> None:
+        del self._on_probation[number]
+        connection = self._connections[number]
+        if connection.task is not None:
+            connection.task.cancel()
 
     def _why_not(self, host: str) -> tuple[str, str] | None:
         """The limit that stands against one more connection, and what to do about it."""
         limits = self._service.limits
-        if len(self._connections) >= limits.connections_max:
+        now_ms = self._clock.monotonic_ms()
+        earned = (now_ms - self._tokens_at_ms) * limits.connection_rate_max / 1000
+        self._tokens, self._tokens_at_ms = min(float(limits.connection_rate_max), self._tokens + earned), now_ms
+        most = limits.connection_rate_max / PROBATION_SHARE
+        self._probation_tokens = min(most, self._probation_tokens + earned / PROBATION_SHARE)
+        if len(self._connections) - len(self._peers) - len(self._beyond) >= limits.connections_max:
             return "connections", f"{limits.connections_max} are open; close some, or raise connections_max"
         if self._per_host.get(host, 0) >= limits.connections_per_host_max:
             advice = "let its clients share connections, or raise connections_per_host_max"
             return "connections per host", f"{host} has {limits.connections_per_host_max} open; {advice}"
-        now_ms = self._clock.monotonic_ms()
-        earned = (now_ms - self._tokens_at_ms) * limits.connection_rate_max / 1000
-        self._tokens, self._tokens_at_ms = min(float(limits.connection_rate_max), self._tokens + earned), now_ms
         if self._tokens < 1:
             advice = "let clients reconnect more slowly (reconnect.backoff.ms), or raise connection_rate_max"
             return "connection rate", f"more than {limits.connection_rate_max} came within a second; {advice}"
@@ -147,11 +206,20 @@ class ConnectionListener:
     def _forget(self, number: int, host: str, connection: Connection, _: "asyncio.Task[None]") -> None:
         connection.close()  # its task may have been cancelled before it began
         del self._connections[number]
+        self._on_probation.pop(number, None)
+        if (reason := self._beyond.pop(number, None)) is not None:
+            self._refuse(connection, reason)
+        elif number in self._peers:
+            del self._peers[number]
+        else:
+            self._leave_host(host)
+        if self._all_ended is not None and not self._connections and not self._all_ended.done():
+            self._all_ended.set_result(None)
+
+    def _leave_host(self, host: str) -> None:
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
-        if self._all_ended is not None and not self._connections and not self._all_ended.done():
-            self._all_ended.set_result(None)
 
     # --- sweeping -------------------------------------------------------------------------------------------------
 
@@ -161,6 +229,9 @@ class ConnectionListener:
             await asyncio.sleep(SWEEP_MS / 1000)
             service.now_ms = self._clock.monotonic_ms()
             service.complaints.tick()
+            late_ms = service.now_ms - service.limits.probation_ms
+            for number in [number for number, since_ms in self._on_probation.items() if since_ms < late_ms]:
+                self._end_quietly(number)
             for number, connection in enumerate(self):
                 self._look_at(connection)
                 if number % 1000 == 999:

@@ -67,6 +67,17 @@ class Client:
     """Called when the connection ends."""
     number: int = 0
     """Of the connection: later ones have higher numbers."""
+    is_peer: bool = False
+    """Whether it is a node of this cluster (`peer_connections`)."""
+    on_peer: Callable[[], None] | None = None
+    """Called when that turns out."""
+
+    def recognize(self) -> None:
+        """It is a node of this cluster."""
+        if not self.is_peer:
+            self.is_peer = True
+            if self.on_peer is not None:
+                self.on_peer()
 
     @property
     def is_librdkafka(self) -> bool:

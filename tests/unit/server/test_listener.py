@@ -31,7 +31,7 @@ def test_no_more_connections_than_allowed(drive: Drive, caplog: pytest.LogCaptur
         await place.until(lambda: len(place.node.listener) == 2)
         assert await is_open(await place.connect())
 
-    drive(story, connections_max=3)
+    drive(story, connections_max=3, probation_connections_max=0)
     sentences = told(caplog)
     assert "3 are open; close some, or raise connections_max" in sentences[0]
     assert len(sentences) <= 3, "one sentence a second"
@@ -46,7 +46,7 @@ def test_no_more_connections_of_one_host_than_allowed(drive: Drive, caplog: pyte
         await place.until(lambda: len(place.node.listener) == 1)
         assert await is_open(await place.connect())
 
-    drive(story, connections_per_host_max=2)
+    drive(story, connections_per_host_max=2, probation_connections_max=0)
     assert "raise connections_per_host_max" in told(caplog)[0]
 
 
@@ -67,7 +67,7 @@ def test_no_more_new_connections_in_a_second_than_allowed(caplog: pytest.LogCapt
         await asyncio.sleep(10)
         assert sum([await try_knock() for _ in range(30)]) == 10
 
-    on_virtual_time(story, Limits(connection_rate_max=10))
+    on_virtual_time(story, Limits(connection_rate_max=10, probation_connections_max=0))
     assert "raise connection_rate_max" in told(caplog)[0]
     assert len(told(caplog)) <= 6
 

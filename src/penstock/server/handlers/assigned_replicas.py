@@ -13,6 +13,7 @@ from penstock.metadata.cluster_commands import Assigned, AssignedReplicas, Assig
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX
 from penstock.model.errors import ProtocolError
 from penstock.server.handlers.needs import node_of
+from penstock.server.peer_connections import recognize_broker
 from penstock.server.pieces import Turns, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages import assign_replicas_to_dirs as assigning
@@ -23,6 +24,7 @@ async def assign_replicas_to_dirs(
     request: assigning.AssignReplicasToDirsRequest, call: Call
 ) -> assigning.AssignReplicasToDirsResponse:
     """A broker says where its replicas lie, or that they are damaged."""
+    recognize_broker(call.client, node_of(call).controller.image, request.broker_id, request.broker_epoch)
     turns = Turns()
     named = (
         (topic.topic_id, part.partition_index, directory.id)

@@ -20,6 +20,7 @@ from penstock.metadata.commands import AllocateProducerIds, RegisterBroker
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature, ControllerEndpoint, ControllerFeature
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.server.handlers.needs import node_of
+from penstock.server.peer_connections import recognize_broker
 from penstock.server.serving import Call, serves
 from penstock.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from penstock.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -79,6 +80,8 @@ async def broker_registration(request: BrokerRegistrationRequest, call: Call) ->
             return BrokerRegistrationResponse(throttle_time_ms=0, error_code=error.code)
         if registered.code is not ErrorCode.REQUEST_TIMED_OUT:
             break
+    if not registered.code:
+        call.client.recognize()
     return BrokerRegistrationResponse(
         throttle_time_ms=0, error_code=registered.code, broker_epoch=-1 if registered.code else registered.epoch
     )
@@ -90,6 +93,7 @@ async def broker_heartbeat(request: BrokerHeartbeatRequest, call: Call) -> Broke
     if _has_too_many(request.offline_log_dirs):
         return BrokerHeartbeatResponse(throttle_time_ms=0, error_code=ErrorCode.INVALID_REQUEST, should_shut_down=False)
     controller = node_of(call).controller
+    recognize_broker(call.client, controller.image, request.broker_id, request.broker_epoch)
     command = Heartbeat(
         request.broker_id,
         request.broker_epoch,
@@ -161,8 +165,10 @@ async def controller_registration(request: ControllerRegistrationRequest, call: 
 @serves(AllocateProducerIdsRequest)
 async def allocate_producer_ids(request: AllocateProducerIdsRequest, call: Call) -> AllocateProducerIdsResponse:
     """A block of producer ids for a broker."""
+    controller = node_of(call).controller
+    recognize_broker(call.client, controller.image, request.broker_id, request.broker_epoch)
     try:
-        block = await node_of(call).controller.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
+        block = await controller.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
     except ProtocolError as error:
         return AllocateProducerIdsResponse(
             throttle_time_ms=0, error_code=error.code, producer_id_start=-1, producer_id_len=0

@@ -24,6 +24,7 @@ from penstock.replication.leader import Verdict
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.long_poll import LongPoll
 from penstock.server.nearby_reading import NearbyReading
+from penstock.server.peer_connections import recognize_broker
 from penstock.server.pieces import Turns, cut
 from penstock.server.reading import NO_RECORDS, PIECE_PARTITIONS, Reading
 from penstock.server.replica_reading import ReplicaReading
@@ -63,10 +64,11 @@ def fetch(request: FetchRequest, call: Call) -> Answer | Unfinished:
     """Looks once; if that is not enough, the rest waits."""
     node = node_of(call)
     is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
-    if call.request_bytes > AT_ONCE_BYTES and not (is_follower and _is_known(node, request, call)):
-        return Unfinished(_begin_large(request, call))
-    if is_follower and call.version < FIRST_WITH_BROKER_EPOCHS:
+    if is_follower and call.version < FIRST_WITH_BROKER_EPOCHS and call.request_bytes <= AT_ONCE_BYTES:
         return _refuse(call, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    is_known = is_follower and call.version >= FIRST_WITH_BROKER_EPOCHS and _is_known(node, request, call)
+    if call.request_bytes > (FOLLOWER_AT_ONCE_BYTES if is_known else AT_ONCE_BYTES):
+        return Unfinished(_begin_large(request, call))
     has_ids = call.version >= FIRST_WITH_TOPIC_IDS
     fetching = node.fetch_sessions.begin(
         request.session_id,
@@ -99,12 +101,10 @@ def fetch(request: FetchRequest, call: Call) -> Answer | Unfinished:
 
 def _is_known(node: Needs, request: FetchRequest, call: Call) -> bool:
     """Whether a request comes from a broker of this cluster, which names no more partitions than can be looked at."""
-    broker = node.controller.image.brokers.get(request.replica_state.replica_id)
-    return (
-        broker is not None
-        and broker.epoch == request.replica_state.replica_epoch
-        and call.request_bytes <= FOLLOWER_AT_ONCE_BYTES
-    )
+    state = request.replica_state
+    if call.client.is_peer:
+        return True
+    return recognize_broker(call.client, node.controller.image, state.replica_id, state.replica_epoch)
 
 
 # --- many partitions --------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from penstock.metadata.cluster_commands import (
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.model.shard import Command
 from penstock.server.handlers.needs import node_of
+from penstock.server.peer_connections import recognize_broker
 from penstock.server.pieces import Turns, cut, partitions_once
 from penstock.server.serving import Call, serves
 from penstock.wire.messages import alter_partition as altering
@@ -201,6 +202,7 @@ async def list_partition_reassignments(
 @serves(altering.AlterPartitionRequest)
 async def alter_partition(request: altering.AlterPartitionRequest, call: Call) -> altering.AlterPartitionResponse:
     """A leader says who is in sync."""
+    recognize_broker(call.client, node_of(call).controller.image, request.broker_id, request.broker_epoch)
     turns = Turns()
     entries = ((topic.topic_id, part.partition_index, part) for topic in request.topics for part in topic.partitions)
     asked = await partitions_once(entries, turns)

@@ -74,6 +74,8 @@ async def fetch_snapshot(request: FetchSnapshotRequest, call: Call) -> FetchSnap
 @serves_overlapping(FetchRequest)
 async def fetch(request: FetchRequest, call: Call) -> Answer:
     """Hands records out, now or when there are any; requests behind it do not wait."""
+    if request.cluster_id == node_of(call).cluster_id:
+        call.client.recognize()
     return _fetch(request, call)
 
 
@@ -93,6 +95,7 @@ async def _ask(request: FromPeer, call: Call, refused: Callable[[ErrorCode], R])
     except OtherCluster as error:
         warn_of_cluster(call, type(request).__name__, error)
         return refused(error.code)
+    call.client.recognize()
     return cast("R", reply_to_wire(await node.quorum.ask(asked), type(request)))
 
 
