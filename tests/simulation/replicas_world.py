@@ -152,8 +152,9 @@ async def make_topic(cluster: Cluster, name: str, partitions: int, configs: dict
 class Deleter:
     """Writes records to a topic of its own and deletes some of them, and notes what is acknowledged."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, is_idempotent: bool = True) -> None:
         self._random = random
+        self._is_idempotent = is_idempotent
         self.low_watermark = 0
         """The highest with which a DeleteRecords was acknowledged."""
         self.deletions = 0
@@ -165,7 +166,8 @@ class Deleter:
         bootstrap = [f"node-{node_id}:{PORT}" for node_id in NODES]
         cluster = Cluster(bootstrap, ports=options, request_timeout_ms=2_000, connect_timeout_ms=500)
         await make_topic(cluster, PURGED, 1, {"min.insync.replicas": "2"})
-        producer = Producer(cluster, delivery_timeout_ms=60_000, creates_topics=False)
+        is_idempotent = self._is_idempotent
+        producer = Producer(cluster, delivery_timeout_ms=60_000, creates_topics=False, is_idempotent=is_idempotent)
         end_offset = 0
         while self.is_working:
             try:

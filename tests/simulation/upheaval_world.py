@@ -49,6 +49,7 @@ from tests.simulation.replicas_world import (
     TOPIC,
     TORMENT_S,
     WRITERS,
+    Deleter,
     Keeper,
     Run,
     Theatre,
@@ -247,6 +248,10 @@ class UpheavalTheatre(Theatre):
         self.ager._configs |= AGING_CONFIGS
         self.writers.append(self.ager)
         world.add(AGING_WRITER, self.ager.run)
+        # A replica that begins with an empty log, because everything was deleted, does not know the producer. Where it
+        # leads, it refuses a producer that it does not know for up to a minute (`penstock.server.predecessors`).
+        self.deleter = Deleter(streams.stream(DELETER), is_idempotent=False)
+        world.nodes[DELETER].main = self.deleter.run
         self.mover = Mover(streams.stream(MOVER))
         world.add(MOVER, self.mover.run)
         for name in (*WRITERS, AGING_WRITER, DELETER):
