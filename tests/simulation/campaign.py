@@ -122,10 +122,15 @@ def write(runs: list[dict[str, Any]]) -> None:
         mine = [run for run in runs if run["kind"] == kind]
         histories, cuts = sum(r["histories"] for r in mine), sum(r["cuts"] for r in mine)
         failures = sum(len(r["failed"]) for r in mine)
+        last = max((at for at, run in enumerate(mine) if run["failed"]), default=-1)
+        since = sum(run["histories"] for run in mine[last + 1 :])
         if not mine:
             continue
         newest = mine[-1]
-        rows.append(f"| {kind} | {histories:,} | {cuts:,} | {failures} | {newest['date']} | {newest['revision']} |")
+        row = (
+            f"| {kind} | {histories:,} | {cuts:,} | {failures} | {since:,} | {newest['date']} | {newest['revision']} |"
+        )
+        rows.append(row)
     text = f"""# Power cuts, flipped bits, failing syncs, full disks
 
 Random lives of a log on a lossy disk, held against a plain Python list (`tests/simulation/log_histories.py`): appends,
@@ -138,8 +143,8 @@ operation that holds upkeep's lock (sealing, deletion, replacement, truncation, 
 that does not (creation, keeping room), beside appends and readers. Kills, power cuts, failing syncs and flipped bits
 come at any wait. The column counts kills and power cuts together there.
 
-| Kind | Histories | Power cuts | Failed | Last run | Revision |
-|---|--:|--:|--:|---|---|
+| Kind | Histories | Power cuts | Failed | Since a run with failures | Last run | Revision |
+|---|--:|--:|--:|--:|---|---|
 {chr(10).join(rows)}
 
 `./dev power-cuts` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB.

@@ -131,11 +131,14 @@ def _shortened(file: File, segment: Segment, end_offset: int, path: str) -> Segm
     """The segment as it will be, from its batches that stay.
 
     Their headers are read from the file, and the ledger will vouch for what was read. So the whole segment is compared
-    with its running checksum first: else a bit that has flipped in a header would be recorded as what was written.
+    with its checksums first: else a bit that has flipped in a header would be recorded as what was written, or decide
+    which batches go.
     """
     fresh, whole = segment.start_again(), segment.start_again()
     fresh.written_ms = segment.written_ms
-    for _, batch in scan_batches(file, 0, segment.size_bytes):
+    for position, batch in scan_batches(file, 0, segment.size_bytes):
+        if not batch.is_intact:
+            raise CorruptBatch(f"{path}: the batch at position {position} of {segment.name} is not what was written")
         if batch.last_offset < end_offset and fresh.size_bytes == whole.size_bytes:
             fresh.take(batch, batch.whole)
         whole.take(batch, batch.whole)

@@ -111,7 +111,7 @@ def test_a_cut_that_fails_takes_the_log_offline(operation: str) -> None:
     assert place.log.offline_reason is None
 
 
-@pytest.mark.parametrize("position", [10, 14])  # in the length and in the leader epoch: no checksum of the batch's own
+@pytest.mark.parametrize("position", [10, 14, 26])  # in the length, the leader epoch, the number of offsets
 def test_damage_is_not_recorded_as_what_was_written(position: int) -> None:
     """The ledger vouches for the headers that a truncation has read; a flipped bit in them must stay damage."""
     place = Place()
