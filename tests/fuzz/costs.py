@@ -43,8 +43,8 @@ from tests.unit.coordinator.stage import Counter, Stage, topic, topics
 # --- requests within a budget -----------------------------------------------------------------------------------------
 
 ELEMENTS: Final = (1, 8, 64, 1_024)
-MEMORY_BYTES: Final = (256, 4_096, 32_768, 131_072)
-BUDGET_SLACK_BYTES: Final = 32 * 1024
+MEMORY_BYTES: Final = (256, 4_096, 16_384, 65_536)
+BUDGET_SLACK_BYTES: Final = 64 * 1024
 """The reader itself, an exception with its text, and what a fuzzer that traces the reader takes."""
 
 

@@ -312,8 +312,9 @@ def _walk_log(data: bytes) -> None:
 
 KIB = 1024
 # Messages are read, written and read again. A code without a name takes about 500 bytes, and two on the wire.
-ROUND_TRIP = proportional(128, 32 * KIB)
-WITH_CODES = proportional(1_024, 32 * KIB)
+# The constant is what tracing takes when a reader is new.
+ROUND_TRIP = proportional(128, 128 * KIB)
+WITH_CODES = proportional(1_024, 128 * KIB)
 # Some inputs may be decompressed up to the limit of the house, and what comes out is copied once.
 OPENED = proportional(64, 2 * DEFAULT_LIMITS.batch_decompressed_bytes_max + 2_048 * KIB)
 
@@ -327,7 +328,7 @@ TARGETS = {
         Target("responses", responses, WITH_CODES),
         Target("subscriptions", subscriptions, ROUND_TRIP),
         Target("sessions", sessions, ROUND_TRIP),
-        Target("groups", groups, proportional(256, 128 * KIB)),
+        Target("groups", groups, proportional(256, 256 * KIB)),
         Target("stamps", stamps, proportional(64, 1_024 * KIB)),
         *(Target(f"batches_{codec.name.lower()}", batch_case(codec), OPENED) for codec in Codec),
     )
