@@ -33,7 +33,7 @@ class Limits:
     request_inline_bytes_max: int = 64 * 1024
     """A body that is decoded on the event loop, without a budget; larger ones are decoded by workers, within one."""
 
-    request_elements_max: int = 100_000
+    request_elements_max: int = 50_000
     """Elements of all arrays of a request together, and its tagged fields."""
 
     request_memory_bytes_max: int = 6 * MIB
