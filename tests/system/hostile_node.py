@@ -110,6 +110,7 @@ def status(name: str) -> int:
 
 async def main(path: str) -> None:
     ports = host_ports(path)
+    ports.workers.switch_quickly()
     broker = {"log.durability": Durability.REPLICATED.value, "offsets.topic.num.partitions": "4"}
     settings = NodeSettings(
         "system-test",

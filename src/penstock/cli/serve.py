@@ -69,6 +69,7 @@ async def _serve(plan: Plan) -> None:
 
     process, collector = HostProcess(), PatientCollector()
     ports = host_ports(plan.data_path)
+    ports.workers.switch_quickly()
     try:
         node = Node(ports, settings_of(plan), on_failure=fail, footprint=process)
         await node.start()

@@ -5,15 +5,21 @@ over costs is what every acknowledgement waits for.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
+from penstock.host.garbage import uncollected
+
 T = TypeVar("T")
 
 THREADS_MAX = 4
+SWITCH_S = 0.000_2
+"""How long a thread that computes keeps the interpreter from the event loop, which wants it after every system call."""
 
 
 class ThreadWorkers:
@@ -29,8 +35,10 @@ class ThreadWorkers:
         self._queue: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = SimpleQueue()
         self._is_closed = False
 
-    def run(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+    def run(self, work: Callable[[], T], *, makes_many: bool = False) -> "asyncio.Future[T]":
         """What `work` returns or raises. Work that has begun ends, even if nobody waits for it any more."""
+        if makes_many:
+            work = partial(uncollected, work)
         if self._is_closed:
             raise RuntimeError("the workers have gone home")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -45,6 +53,10 @@ class ThreadWorkers:
         self._threads.append(thread)
         self._idle += 1
         thread.start()
+
+    def switch_quickly(self) -> None:
+        """For the whole process, which should be a node's: threads that compute let the event loop go first."""
+        sys.setswitchinterval(SWITCH_S)
 
     def close(self) -> None:
         """Waits for work that has begun; cancels the rest."""

@@ -31,7 +31,13 @@ class Limits:
     """A frame of any request but Produce; refused when its first bytes have arrived."""
 
     request_inline_bytes_max: int = 64 * 1024
-    """A body that is decoded on the event loop, without a budget; larger ones are decoded by workers, within one."""
+    """A request that may be decoded on the event loop, if it has few elements; others are decoded by workers."""
+
+    request_inline_elements_max: int = 2_000
+    """How many those may be."""
+
+    request_small_bytes_max: int = 4 * 1024
+    """A request that is decoded on the event loop without counting its elements."""
 
     request_elements_max: int = 50_000
     """Elements of all arrays of a request together, and its tagged fields."""
@@ -45,7 +51,7 @@ class Limits:
     large_requests_max: int = 16
     """Requests that workers decoded and that are not answered yet, of all connections together."""
 
-    response_inline_elements_max: int = 2_000
+    response_inline_elements_max: int = 500
     """Elements of a response that is encoded on the event loop; larger ones are encoded by workers."""
 
     response_bytes_max: int = 100 * MIB

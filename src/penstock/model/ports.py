@@ -215,5 +215,5 @@ class Network(Protocol):
 class Workers(Protocol):
     """Where blocking calls and long computations go, so that the loop goes on."""
 
-    def run(self, work: Callable[[], T]) -> Awaitable[T]:
-        """What `work` returns or raises."""
+    def run(self, work: Callable[[], T], *, makes_many: bool = False) -> Awaitable[T]:
+        """What `work` returns or raises; `makes_many` says that it makes thousands of objects that live on."""

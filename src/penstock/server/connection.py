@@ -18,10 +18,11 @@ from penstock.model.limits import Limits
 from penstock.model.ports import Buffer, Connection, FileSlice
 from penstock.server.codec_worker import CodecWorker
 from penstock.server.complaints import Complaints
-from penstock.server.dispatch import NO_BODY, Dispatch, Opened
+from penstock.server.dispatch import NO_BODY, Dispatch, Opened, Route
 from penstock.server.greeting import GREETING_BYTES, recognize
 from penstock.server.input_pool import InputPool
 from penstock.server.order import Order, release
+from penstock.server.pacing import pacer
 from penstock.server.peer_connections import PEER_APIS
 from penstock.server.serving import Answer, Buffers, Call, Client, Later, Unfinished
 from penstock.server.timing import Timing
@@ -92,6 +93,7 @@ class ServedConnection:
         "_held_bytes",
         "_on_peer",
         "_order",
+        "_pacer",
         "_pool",
         "_reader",
         "_ready",
@@ -140,6 +142,7 @@ class ServedConnection:
         """What it has of the pool, apart from requests in the order."""
         self._pool = service.pool
         """Where it has that from."""
+        self._pacer = pacer()
         self._since_turn = 0
         self.client: Client | None = None
         self.task: asyncio.Task[None] | None = None
@@ -213,6 +216,7 @@ class ServedConnection:
             reader.received(count)
             self.active_ms = service.now_ms
             if frames := reader.frames():
+                self._pacer.requests += 1
                 self.is_reading = False
                 await self._handle(frames)
                 frames.clear()  # their buffer must not be kept alive while more is waited for
@@ -268,7 +272,7 @@ class ServedConnection:
         """The frames of one buffer. The pool gets the buffer back when the last of them is answered."""
         last = len(frames) - 1
         under_way_max, time = self._service.limits.requests_under_way_max, self._service.time
-        inline_bytes_max = self._service.limits.request_inline_bytes_max
+        small_bytes_max = self._service.limits.request_small_bytes_max
         try:
             for number, frame in enumerate(frames):
                 opened = self._service.dispatch.open(frame)
@@ -287,7 +291,7 @@ class ServedConnection:
                     try:
                         if route.is_framed:
                             answer = route.handle(self._call(opened, frame_bytes), frame, opened.position)
-                        elif frame_bytes <= inline_bytes_max:
+                        elif frame_bytes <= small_bytes_max:
                             request = decode_request(route.request, opened.version, frame, opened.position)
                             answer = route.handle(request, self._call(opened, frame_bytes))
                         else:
@@ -329,14 +333,18 @@ class ServedConnection:
         """A barrier on both sides: waits for what came before, and is answered before anything else starts."""
         if self._order is not None:
             await self._order.until_fewer_than(1)
-        if len(frame) > self._service.limits.request_inline_bytes_max and opened.position != NO_BODY:
+        small_bytes_max = self._service.limits.request_small_bytes_max
+        if len(frame) <= small_bytes_max or opened.position == NO_BODY:
+            answer = await self._answer_plain(opened, _decode(opened, frame))
+            self._settle(cost_bytes)
+        elif (request := await self._decode_paced(opened, frame)) is not None:
+            answer = await self._answer_plain(opened, request)
+            self._settle(cost_bytes)
+        else:
             async with self._service.codec.slots:
                 request = await self._decode_large(opened, frame)
                 self._settle(cost_bytes)
                 answer = await self._answer_plain(opened, request)
-        else:
-            answer = await self._answer_plain(opened, _decode(opened, frame))
-            self._settle(cost_bytes)
         await self._send((answer,))
 
     async def _answer_plain(self, opened: Opened, request: Request) -> bytearray:
@@ -360,17 +368,38 @@ class ServedConnection:
         return answer
 
     async def _begin_large(self, opened: Opened, frame: memoryview) -> Answer:
-        """The first stage of an overlapping request that workers decode."""
+        """The first stage of an overlapping request that is not small."""
         frame_bytes, route = len(frame), opened.route
+        if (request := await self._decode_paced(opened, frame)) is not None:
+            answer: Answer | Unfinished = route.handle(request, self._call(opened, frame_bytes))
+            return await self._first_stage(route, answer)
         async with self._service.codec.slots:
             request = await self._decode_large(opened, frame)
-            answer: Answer | Unfinished = route.handle(request, self._call(opened, frame_bytes))
+            answer = route.handle(request, self._call(opened, frame_bytes))
             del request
-            if isinstance(answer, Unfinished):
-                return await answer.rest
-            if not route.is_prompt:
-                return await cast("Awaitable[Answer]", answer)
-            return answer
+            return await self._first_stage(route, answer)
+
+    async def _first_stage(self, route: Route, answer: Answer | Unfinished) -> Answer:
+        if isinstance(answer, Unfinished):
+            return await answer.rest
+        if not route.is_prompt:
+            return await cast("Awaitable[Answer]", answer)
+        return answer
+
+    async def _decode_paced(self, opened: Opened, frame: memoryview) -> Request | None:
+        """The request, if it has few elements; None if workers are to decode it."""
+        limits = self._service.limits
+        if len(frame) > limits.request_inline_bytes_max:
+            return None
+        if self.client is None or not self.client.is_peer:
+            await self._pacer.turn()
+        route, version, _, _, position = opened
+        try:
+            return decode_request(route.request, version, frame, position, self._service.codec.inline_budget)
+        except RequestTooCostly:
+            return None
+        except MalformedMessage as error:
+            raise _unreadable(opened, error) from None
 
     async def _continue(self, unfinished: Unfinished) -> Answer:
         """The rest of a first stage; answers before it do not wait for that."""

@@ -9,12 +9,16 @@ from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterab
 from heapq import merge
 from typing import Final, Generic, TypeVar, cast
 
+from penstock.server.pacing import pacer
+
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 Topic = TypeVar("Topic", str, bytes)
 Entry = TypeVar("Entry")
 
 PIECE_ELEMENTS: Final = 500
+"""Elements of one step of a coordinator or a controller."""
+TURN_ELEMENTS: Final = 50
 """Elements that are handled without a turn for others."""
 CHARACTERS_PER_ELEMENT: Final = 256
 """Of a text that is gone through character by character."""
@@ -32,14 +36,14 @@ class Turns:
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        self._left = PIECE_ELEMENTS
+        self._left = TURN_ELEMENTS
 
     async def after(self, elements: int = 1) -> None:
         """To be awaited after so many elements were handled, or before they are."""
         self._left -= elements
         if self._left <= 0:
-            self._left = PIECE_ELEMENTS
-            await asyncio.sleep(0)
+            self._left = TURN_ELEMENTS
+            await pacer().turn()
 
     async def through(self, items: Iterable[Item], elements: int = 1) -> AsyncIterator[Item]:
         """The items; each of them counts as so many elements."""

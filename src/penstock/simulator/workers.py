@@ -24,8 +24,9 @@ class SimulatedWorkers:
         self._free_at_s = [loop.time()] * threads
         self.delay_s_mean = delay_s_mean
 
-    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+    def run(self, work: Callable[[], T], *, makes_many: bool = False) -> Awaitable[T]:
         """What `work` returns or raises, later."""
+        del makes_many
         result: asyncio.Future[T] = self._loop.create_future()
         begin_s = max(self._loop.time(), self._free_at_s[0])
         end_s = begin_s + self._stream.expovariate(1.0) * self.delay_s_mean

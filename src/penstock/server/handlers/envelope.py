@@ -40,7 +40,7 @@ async def _open(request: EnvelopeRequest, call: Call) -> EnvelopeResponse:
         if route is None or not _may_be_inside(route) or not route.first <= start.version <= route.last:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         header, position = read_request_header(route.api, start.version, frame)
-        if len(frame) <= DEFAULT_LIMITS.request_inline_bytes_max:
+        if len(frame) <= DEFAULT_LIMITS.request_small_bytes_max:
             inner = decode_request(route.request, start.version, frame, position)
         else:
             inner = await node.codec.decode(route.request, start.version, frame, position)

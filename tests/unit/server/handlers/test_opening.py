@@ -35,7 +35,7 @@ class CountingWorkers:
     def __init__(self) -> None:
         self.done = 0
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], *, makes_many: bool = False) -> T:
         await asyncio.sleep(0.001)
         self.done += 1
         return work()

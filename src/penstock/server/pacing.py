@@ -1,0 +1,73 @@
+"""Lets long work run in pieces without slowing others down much.
+
+All long work of a loop shares one pacer: however many requests there are, one piece runs, then other connections have
+their turn. If requests came meanwhile, the next piece waits a moment longer, because what they begin (a write to the
+disk, an answer) needs further rounds of the loop.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+from weakref import WeakKeyDictionary
+
+REST_S: Final = 0.002
+"""How long the next piece waits if requests came since the last."""
+
+
+class Pacer:
+    """Lets one piece of long work run at a time, first come, first served."""
+
+    __slots__ = ("_is_taken", "_loop", "_seen", "_waiting", "requests")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.requests = 0
+        """How many came on all connections; whoever receives them counts."""
+        self._seen = 0
+        self._is_taken = False
+        """Whether a piece runs, or others have their turn after it."""
+
+    async def turn(self) -> None:
+        """Returns when the next piece may run; at once if there was none in this round of the loop."""
+        if self._is_taken:
+            waiting = self._loop.create_future()
+            self._waiting.append(waiting)
+            try:
+                await waiting
+            except BaseException:
+                if waiting.done() and not waiting.cancelled():
+                    self._next()  # it was let go, but ended before it learnt of that
+                raise
+        self._is_taken = True
+        self._loop.call_soon(self._after_piece)
+
+    def _after_piece(self) -> None:
+        self._loop.call_soon(self._after_round)
+
+    def _after_round(self) -> None:
+        if self.requests != self._seen:
+            self._seen = self.requests
+            self._loop.call_later(REST_S, self._next)
+        else:
+            self._next()
+
+    def _next(self) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+        self._is_taken = False
+
+
+_PACERS: "WeakKeyDictionary[asyncio.AbstractEventLoop, Pacer]" = WeakKeyDictionary()
+
+
+def pacer() -> Pacer:
+    """The one of the running loop."""
+    loop = asyncio.get_running_loop()
+    found = _PACERS.get(loop)
+    if found is None:
+        found = _PACERS[loop] = Pacer(loop)
+    return found
