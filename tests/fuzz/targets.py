@@ -47,7 +47,7 @@ def frames(data: bytes) -> None:
     first_bytes = 5 + data[1]
     stream = data[3:]
     piece_bytes = max(1 + data[2], len(stream) // _PIECES_MAX)
-    reader = FrameReader(frame_bytes_max, first_bytes, growth_bytes)
+    reader = FrameReader(frame_bytes_max, first_bytes, growth_bytes, large_bytes=frame_bytes_max // 2)
     found, is_refused = _cut(reader, stream, piece_bytes, step_bytes=max(first_bytes, growth_bytes))
     expected, must_refuse = _cut_plainly(stream, frame_bytes_max)
     assert [bytes(frame) for frame in found] == expected, "frames differ from the stream"

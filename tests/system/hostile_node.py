@@ -1,7 +1,8 @@
 """A node that measures itself: `python -m tests.system.hostile_node DIR`.
 
 Prints the addresses of its listeners. Each line on standard input is an order: `begin` forgets what was measured and
-gives freed memory back to the system; `end` prints what the time since then has cost. Standard input ends, so does it.
+gives freed memory back to the system; `end` prints what the time since then has cost; after `rest` nothing is measured
+any more, which itself takes time. Standard input ends, so does it.
 """
 
 import asyncio
@@ -39,14 +40,17 @@ class Meter:
         """Without the time in which other processes had the processor that the loop's thread was ready for."""
         self.where = ""
         self.began_bytes = 0
+        self.began_cpu_s = 0.0
         self.collection_s = 0.0
         self._collects_since_s = 0.0
+        self._original = events.Handle._run
 
     def begin(self) -> None:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         CLEAR.write_text("5")
         self.began_bytes = status("VmRSS")
+        self.began_cpu_s = time.process_time()
         self.wall_s = self.cpu_s = self.stall_s = self.collection_s = 0.0
         self.where = ""
 
@@ -55,6 +59,7 @@ class Meter:
             "stall_ms": round(self.stall_s * 1000, 1),
             "stall_wall_ms": round(self.wall_s * 1000, 1),
             "stall_cpu_ms": round(self.cpu_s * 1000, 1),
+            "cpu_ms": round((time.process_time() - self.began_cpu_s) * 1000, 1),
             "collection_ms": round(self.collection_s * 1000, 1),
             "where": self.where[:200],
             "grown_bytes": max(0, status("VmHWM") - self.began_bytes),
@@ -71,8 +76,7 @@ class Meter:
     def watch(self) -> None:
         """Measures every callback from now on."""
         gc.callbacks.append(self.on_collection)
-        original = events.Handle._run
-
+        original = self._original
         schedule = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
 
         def waited_s() -> float:
@@ -88,6 +92,11 @@ class Meter:
                 self.cpu_s, self.where = took_cpu_s, name_of(handle)
 
         events.Handle._run = run  # type: ignore[method-assign,assignment]
+
+    def rest(self) -> None:
+        """Measures nothing any more."""
+        gc.callbacks.remove(self.on_collection)
+        events.Handle._run = self._original  # type: ignore[method-assign]
 
 
 def name_of(handle: events.Handle) -> str:
@@ -143,6 +152,8 @@ async def main(path: str) -> None:
             print("ready", flush=True)
         elif order == "end":
             print(json.dumps(meter.end()), flush=True)
+        elif order == "rest":
+            meter.rest()
 
     print(node.address, node.controller_address or node.address, flush=True)
     meter.watch()

@@ -14,6 +14,7 @@ p99 is compared with the one without, in turns. `--record` writes docs/results/b
 import argparse
 import datetime
 import json
+import os
 import random
 import socket
 import statistics
@@ -71,7 +72,11 @@ BATCH_PARTITIONS: Final = 96
 CONNECTIONS: Final = 10
 ROUNDS: Final = 6
 ROUND_S: Final = 3.0
+IDLE_SHARE: Final = 0.06
+"""What a node that does nothing takes of a processor, at most."""
 P99_TIMES_MAX: Final = 2.0
+COSTLIEST: Final = 20
+"""So many of all requests by each measure are sent by ten connections at once."""
 
 
 class Sent(NamedTuple):
@@ -86,6 +91,7 @@ class Sent(NamedTuple):
     stall_ms: float
     stall_cpu_ms: float
     grown_bytes: int
+    cpu_ms: float
     where: str
     tries: int
 
@@ -177,6 +183,21 @@ class Target:
         self._order("end")
         found: dict[str, Any] = json.loads(self._line())
         return found
+
+    def until_idle(self) -> None:
+        """What was asked of it before is done, or has been for a quarter of a minute."""
+        deadline_s, before_s = time.monotonic() + 15.0, -1.0
+        while (taken_s := self._cpu_s()) - before_s > IDLE_SHARE / 2 and time.monotonic() < deadline_s:
+            before_s = taken_s
+            time.sleep(0.5)
+
+    def _cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rest(self) -> None:
+        """Measures nothing any more."""
+        self._order("rest")
 
     def _order(self, order: str) -> None:
         assert self.process.stdin is not None
@@ -439,9 +460,19 @@ def _send(target: Target, case: Case, frame: bytes, number: int) -> Sent:
         cost["stall_ms"],
         cost["stall_cpu_ms"],
         cost["grown_bytes"],
+        cost["cpu_ms"],
         f"{cost['where']}, garbage collected in {cost['collection_ms']} ms",
         number,
     )
+
+
+def costliest(sent: Sequence[tuple[Sent, bytes]]) -> list[tuple[Sent, bytes]]:
+    """Those that took most of the processor, most memory, the longest stalls; and the largest."""
+    by_cpu = sorted(sent, key=lambda each: -each[0].cpu_ms)[:COSTLIEST]
+    by_memory = sorted(sent, key=lambda each: -each[0].grown_bytes)[: COSTLIEST // 2]
+    by_stall = sorted(sent, key=lambda each: -each[0].stall_cpu_ms)[: COSTLIEST // 2]
+    by_size = sorted(sent, key=lambda each: -len(each[1]))[:2]
+    return list({id(each): each for each in (*by_cpu, *by_memory, *by_stall, *by_size)}.values())
 
 
 # --- ten at once ------------------------------------------------------------------------------------------------------
@@ -452,6 +483,7 @@ os.nice(19)  # it stands for other machines: it takes the node's attention, not 
 host, port, path, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 frames = [open(os.path.join(path, name), "rb").read() for name in sorted(os.listdir(path))]
 go = threading.Event()
+connections = set()
 def siege(first):
     number = first
     while True:
@@ -460,6 +492,7 @@ def siege(first):
         number += 1
         try:
             with socket.create_connection((host, port), timeout=30) as connection:
+                connections.add(connection)
                 connection.sendall(frame)
                 connection.settimeout(5)
                 left = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL).ljust(4, b"\\0"))[0]
@@ -467,12 +500,21 @@ def siege(first):
                     left -= len(data)
         except OSError:
             pass
+        connections.discard(connection)
         time.sleep(0.01)
 for number in range(count):
     threading.Thread(target=siege, args=(number * 7,), daemon=True).start()
 print("ready", flush=True)
 for line in sys.stdin:
-    go.set() if line.strip() == "go" else go.clear()
+    if line.strip() == "go":
+        go.set()
+    else:
+        go.clear()
+        for connection in list(connections):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
     print("ok", flush=True)
 """
 
@@ -519,6 +561,7 @@ class Siege:
 
 def besiege(target: Target, frames: Sequence[bytes], directory: Path, rounds: int = ROUNDS) -> Siege:
     """Ten connections send these frames, again and again; three clients produce, fetch and ask meanwhile."""
+    target.rest()
     place = directory / "frames"
     place.mkdir()
     for number, frame in enumerate(frames):
@@ -541,6 +584,8 @@ def besiege(target: Target, frames: Sequence[bytes], directory: Path, rounds: in
             is_besieged = bool(number % 2)
             _say(hostile, "go" if is_besieged else "stop")
             time.sleep(0.5)
+            if not is_besieged:
+                target.until_idle()
             for client in clients:
                 assert client.stdin is not None
                 client.stdin.write(f"{ROUND_S}\n")
@@ -595,7 +640,7 @@ def run(arguments: argparse.Namespace, directory: Path) -> tuple[list[Sent], Sie
     sent: list[Sent] = []
     with a_target(directory) as target:
         topic_id = topic_id_of(target)
-        worst: list[tuple[float, bytes]] = []
+        worst: list[tuple[Sent, bytes]] = []
         for route, is_for_controller in routes().values():
             if chosen is not None and route.api not in chosen:
                 continue
@@ -612,9 +657,8 @@ def run(arguments: argparse.Namespace, directory: Path) -> tuple[list[Sent], Sie
                         say(f"FAULT {one}: {'; '.join(one.faults)} {one.where}")
                     elif arguments.verbose:
                         say(str(one))
-                    if not is_for_controller and len(frame) < MIB * 20:
-                        worst.append((one.stall_cpu_ms + one.grown_bytes / MIB, frame))
-                        worst = sorted(worst, key=lambda each: -each[0])[:40]
+                    if not is_for_controller:
+                        worst = costliest([*worst, (one, frame)])
             if sent:
                 mine = [each for each in sent if each.api == route.api.title]
                 say(

@@ -6,6 +6,7 @@ over costs is what every acknowledgement waits for.
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from penstock.host.garbage import uncollected
 T = TypeVar("T")
 
 THREADS_MAX = 4
+BREATH_S = 0.000_05
 SWITCH_S = 0.000_2
 """How long a thread that computes keeps the interpreter from the event loop, which wants it after every system call."""
 
@@ -53,6 +55,10 @@ class ThreadWorkers:
         self._threads.append(thread)
         self._idle += 1
         thread.start()
+
+    def breathe(self) -> None:
+        """Lets the loop have the interpreter; one that wants it waits for nothing while this thread sleeps."""
+        time.sleep(BREATH_S)
 
     def switch_quickly(self) -> None:
         """For the whole process, which should be a node's: threads that compute let the event loop go first."""

@@ -217,3 +217,6 @@ class Workers(Protocol):
 
     def run(self, work: Callable[[], T], *, makes_many: bool = False) -> Awaitable[T]:
         """What `work` returns or raises; `makes_many` says that it makes thousands of objects that live on."""
+
+    def breathe(self) -> None:
+        """For work that computes, every few microseconds: lets the loop have the interpreter if it wants it."""

@@ -134,6 +134,7 @@ class ServedConnection:
             limits.frame_first_bytes,
             limits.frame_growth_bytes,
             request_bytes_max=limits.request_bytes_max,
+            large_bytes=limits.frame_large_bytes,
         )
         self._order: Order | None = None  # made when requests overlap for the first time
         self._ready: list[Buffer | FileSlice] = []
@@ -228,7 +229,9 @@ class ServedConnection:
                 self.has_partial = True
                 self.frame_began_ms = service.now_ms
             self._since_turn += count >> UNIT_SHIFT
-            if self._since_turn >= TURN_UNITS:
+            if self._pool is not service.pool:
+                await self._pacer.turn()
+            elif self._since_turn >= TURN_UNITS:
                 await self._take_turns()
         if self._order is not None:
             await self._order.until_fewer_than(1)

@@ -38,6 +38,7 @@ from penstock.server.metadata_log import (
     snapshot_batches,
     whole_batches,
 )
+from penstock.server.pacing import pacer
 from penstock.server.pieces import in_turns
 from penstock.server.settings import Feature
 from penstock.server.waiters import OffsetWaiters
@@ -412,7 +413,7 @@ class ControllerRunner:
         replies: list[Reply | ProtocolError] = []
         for number, command in enumerate(commands):
             if number:
-                await asyncio.sleep(0)
+                await pacer().turn()
             try:
                 replies.append((await self._carry_out_in_pieces(command)).reply)
             except NotController:

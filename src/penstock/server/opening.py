@@ -16,6 +16,7 @@ from penstock.model.ports import Workers
 from penstock.records import stamps
 from penstock.records.compression import output_bytes_max
 from penstock.records.header import BatchView
+from penstock.server.pacing import pacer
 from penstock.server.pieces import Turns
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class WorkerOpener:
     async def open(self, batch: BatchView, work: Callable[[], T]) -> T:
         """What `work` returns or raises, which opens the batch."""
         if is_small(batch):
-            await asyncio.sleep(0)
+            await pacer().turn()
             return work()
         async with self._lock:
             return await self._workers.run(work)

@@ -4,7 +4,6 @@ Turns are given by the count of elements, not by the clock, so that a simulated 
 about 20 microseconds of work; what costs more counts as several. A small request has no turn in it.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from heapq import merge
 from typing import Final, Generic, TypeVar, cast
@@ -18,7 +17,7 @@ Entry = TypeVar("Entry")
 
 PIECE_ELEMENTS: Final = 500
 """Elements of one step of a coordinator or a controller."""
-TURN_ELEMENTS: Final = 50
+TURN_ELEMENTS: Final = 20
 """Elements that are handled without a turn for others."""
 CHARACTERS_PER_ELEMENT: Final = 256
 """Of a text that is gone through character by character."""
@@ -108,7 +107,7 @@ async def in_order(texts: Sequence[str], turns: Turns) -> AsyncIterator[str]:
     runs = []
     for first in range(0, len(texts), SORTED_AT_ONCE):
         if first:
-            await asyncio.sleep(0)
+            await pacer().turn()
         runs.append(sorted(texts[first : first + SORTED_AT_ONCE]))
     async for text in turns.through(merge(*runs)):
         yield text
@@ -140,4 +139,4 @@ async def in_turns(pieces: Generator[None, None, Item]) -> Item:
             next(pieces)
         except StopIteration as stop:
             return cast("Item", stop.value)
-        await asyncio.sleep(0)
+        await pacer().turn()

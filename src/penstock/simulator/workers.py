@@ -34,6 +34,9 @@ class SimulatedWorkers:
         self._loop.call_at(end_s, self._finish, work, result)
         return result
 
+    def breathe(self) -> None:
+        """Nobody waits for the interpreter: work runs inline."""
+
     def _finish(self, work: Callable[[], T], result: "asyncio.Future[T]") -> None:
         try:
             value = work()

@@ -12,10 +12,13 @@ from typing import TypeVar
 from penstock.model.errors import MalformedMessage, RequestTooCostly, UnsupportedVersion
 from penstock.wire.budget import Budget
 from penstock.wire.compile import (
+    Breathe,
     BudgetedReader,
+    PatientWriter,
     Reader,
     Writer,
     compile_budgeted_reader,
+    compile_patient_writer,
     compile_reader,
     compile_writer,
 )
@@ -45,6 +48,17 @@ def writer_for(message: type[Message], version: int) -> Writer:
     return compile_writer(message, version)
 
 
+@cache
+def patient_writer_for(message: type[Message], version: int) -> PatientWriter:
+    """The compiled writer that breathes; raises UnsupportedVersion for a version that is not declared."""
+    _check_version(message, version)
+    return compile_patient_writer(message, version)
+
+
+def go_on() -> None:
+    """How a thread breathes that nobody waits for."""
+
+
 def _check_version(message: type[Message], version: int) -> None:
     if version not in message.VERSIONS:
         first, last = message.VERSIONS.first, message.VERSIONS.last
@@ -57,13 +71,17 @@ def read_from(
     buffer: memoryview | bytes | bytearray,
     position: int = 0,
     budget: Budget | None = None,
+    breathe: Breathe = go_on,
 ) -> tuple[M, int]:
-    """The message at `position`, and the position behind it. Raises RequestTooCostly beyond the budget."""
+    """The message at `position`, and the position behind it. Raises RequestTooCostly beyond the budget.
+
+    With a budget, `breathe` is called after every few elements.
+    """
     try:
         if budget is None:
             value, end = reader_for(message, version)(buffer, position)
         else:
-            value, end = budgeted_reader_for(message, version)(buffer, position, *budget)
+            value, end = budgeted_reader_for(message, version)(buffer, position, *budget, breathe)
     except RequestTooCostly as error:
         assert budget is not None
         raise RequestTooCostly(
@@ -91,19 +109,22 @@ def decode_request(
     buffer: memoryview | bytes | bytearray,
     position: int = 0,
     budget: Budget | None = None,
+    breathe: Breathe = go_on,
 ) -> M:
     """The request at `position`; what follows it is ignored, as Kafka does. Small ones need no budget.
 
     librdkafka sends three bytes too many with Metadata from version 11 on: fields that this version no longer has.
     """
-    return read_from(message, version, buffer, position, budget)[0]
+    return read_from(message, version, buffer, position, budget, breathe)[0]
 
 
-def write_into(out: bytearray, message: Message, version: int) -> None:
+def write_into(out: bytearray, message: Message, version: int, breathe: Breathe | None = None) -> None:
     """Appends the message. A value that does not fit its field is the caller's mistake: ValueError."""
-    writer = writer_for(type(message), version)
     try:
-        writer(message, out)
+        if breathe is None:
+            writer_for(type(message), version)(message, out)
+        else:
+            patient_writer_for(type(message), version)(message, out, breathe)
     except (AttributeError, TypeError, struct.error, UnicodeEncodeError) as error:
         raise ValueError(
             f"{type(message).__name__} v{version} holds a value that cannot be written: {error}"

@@ -4,7 +4,8 @@ Runs of fixed-width fields (and the length that follows them) become one `struct
 loops. Nothing is allocated from a declared count: a count is first held against the bytes that remain, divided by the
 least size of one element. Running off the end surfaces as IndexError or struct.error, which `codec` translates.
 
-A budgeted reader takes two more arguments, elements and bytes of memory, and charges them as it reads (`budget`).
+A budgeted reader takes two more arguments, elements and bytes of memory, and charges them as it reads (`budget`). It
+and a patient writer call `breathe` after every few elements: a thread that reads or writes much lets others go on.
 """
 
 import struct
@@ -19,8 +20,13 @@ from penstock.wire.types import BOOL, ERROR_CODE, STRING_BYTES_MAX, Blob, Fixed,
 from penstock.wire.varint import read_uvarint, write_uvarint
 
 Reader = Callable[[memoryview | bytes | bytearray, int], tuple[Any, int]]
-BudgetedReader = Callable[[memoryview | bytes | bytearray, int, int, int], tuple[Any, int]]
+Breathe = Callable[[], None]
+BudgetedReader = Callable[[memoryview | bytes | bytearray, int, int, int, Breathe], tuple[Any, int]]
 Writer = Callable[[Any, bytearray], None]
+PatientWriter = Callable[[Any, bytearray, Breathe], None]
+
+BREATH_ELEMENTS = 16
+"""Elements of an array from one breath to the next, a power of two."""
 
 
 class _ErrorCodes(dict[int, ErrorCode]):
@@ -83,6 +89,9 @@ class _Source:
             "not_carried": _not_carried,
             "string_too_long": _string_too_long,
         }
+
+    def breath(self, number: str) -> None:
+        self.line(f"if {number} & {BREATH_ELEMENTS - 1} == {BREATH_ELEMENTS - 1}: breathe()")
 
     def line(self, text: str) -> None:
         self.lines.append(" " * self.depth + text)
@@ -158,11 +167,11 @@ class _Layout:
 class _ReaderSource(_Source):
     """Writes `function(b, p) -> (message, p)`: b the buffer, p the position, e its end.
 
-    With a budget it is `function(b, p, x, m)`: x elements and m bytes of memory are left.
+    With a budget it is `function(b, p, x, m, breathe)`: x elements and m bytes of memory are left.
     """
 
     def __init__(self, layout: _Layout, *, is_budgeted: bool) -> None:
-        super().__init__("def function(b, p, x, m):" if is_budgeted else "def function(b, p):")
+        super().__init__("def function(b, p, x, m, breathe):" if is_budgeted else "def function(b, p):")
         self.layout = layout
         self.is_budgeted = is_budgeted
         self.line("e = len(b)")
@@ -315,10 +324,12 @@ class _ReaderSource(_Source):
             self.line(f"{place} = unpack(f'>{{{count}}}{kind.item.format}', b, p) if {count} else ()")
             self.line(f"p += {kind.item.size_bytes} * {count}")
         else:
-            items, item = self.name("l"), self.name("i")
+            items, item, number = self.name("l"), self.name("i"), self.name("k")
             self.line(f"{items} = []")
-            self.line(f"for _ in range({count}):")
+            self.line(f"for {number} in range({count}):")
             self.depth += 1
+            if self.is_budgeted:
+                self.breath(number)
             if isinstance(kind.item, type):
                 item = self.struct(kind.item)
             else:
@@ -369,9 +380,10 @@ def _item_of(field: Field, kind: Array) -> Field:
 class _WriterSource(_Source):
     """Writes `function(m, out)`. Fixed-width values wait in `run` until something of other width forces them out."""
 
-    def __init__(self, layout: _Layout) -> None:
-        super().__init__("def function(m, out):")
+    def __init__(self, layout: _Layout, *, is_patient: bool) -> None:
+        super().__init__("def function(m, out, breathe):" if is_patient else "def function(m, out):")
         self.layout = layout
+        self.is_patient = is_patient
         self.out = "out"
         self.run: list[tuple[str, str]] = []
         self.struct(layout.message, "m")
@@ -498,9 +510,11 @@ class _WriterSource(_Source):
         if isinstance(kind.item, Fixed) and kind.item.name != "uuid":
             self.line(f"if {count}: {self.out} += pack(f'>{{{count}}}{kind.item.format}', *{value})")
         else:
-            item = self.name("i")
-            self.line(f"for {item} in {value}:")
+            item, number = self.name("i"), self.name("k")
+            self.line(f"for {number}, {item} in enumerate({value}):" if self.is_patient else f"for {item} in {value}:")
             self.depth += 1
+            if self.is_patient:
+                self.breath(number)
             if isinstance(kind.item, type):
                 self.struct(kind.item, item)
             else:
@@ -556,5 +570,13 @@ def compile_budgeted_reader(message: type[Message], version: int) -> BudgetedRea
 
 def compile_writer(message: type[Message], version: int) -> Writer:
     """The writer of one message at one version."""
-    writer: Writer = _WriterSource(_Layout(message, version)).function(f"<write {message.__name__} v{version}>")
+    source = _WriterSource(_Layout(message, version), is_patient=False)
+    writer: Writer = source.function(f"<write {message.__name__} v{version}>")
+    return writer
+
+
+def compile_patient_writer(message: type[Message], version: int) -> PatientWriter:
+    """The writer of one message at one version that breathes."""
+    source = _WriterSource(_Layout(message, version), is_patient=True)
+    writer: PatientWriter = source.function(f"<write {message.__name__} v{version} patiently>")
     return writer

@@ -6,9 +6,13 @@ plus one step. Frames are views; what a view shows is never written again while 
 
 While bytes keep coming, the owner may lend a larger buffer, which then takes many frames at a time. It is given back
 before anybody waits; what is left of an unfinished frame moves to a buffer of the reader's own.
+
+A large frame is received into a mapping of its whole length, of which the kernel makes pages as bytes arrive: to grow a
+bytearray of megabytes may copy all of it, at every step.
 """
 
 import struct
+from mmap import mmap
 
 from penstock.model.errors import FrameTooLarge
 from penstock.model.limits import DEFAULT_LIMITS
@@ -17,6 +21,8 @@ _LENGTH = struct.Struct(">i")
 _KEY = struct.Struct(">h")
 PRODUCE = 0
 """The key of the only API whose requests carry records."""
+_LARGE_STEP_BYTES = 128 * 1024
+"""What is received of a large frame at once."""
 _ZEROS = memoryview(bytes(1024 * 1024))
 """What a buffer grows by at most. Zeros that are made anew each time cost more than it costs to receive into them."""
 
@@ -29,10 +35,12 @@ class FrameReader:
         "_end",
         "_first_bytes",
         "_growth_bytes",
+        "_room",
         "_start",
         "_view",
         "frame_bytes_max",
         "is_lent",
+        "large_bytes",
         "request_bytes_max",
     )
 
@@ -43,13 +51,18 @@ class FrameReader:
         growth_bytes: int = DEFAULT_LIMITS.frame_growth_bytes,
         *,
         request_bytes_max: int | None = None,
+        large_bytes: int = DEFAULT_LIMITS.frame_large_bytes,
     ) -> None:
         """With `request_bytes_max`, frames are requests, and only Produce may be larger than that."""
         self.frame_bytes_max = frame_bytes_max
         self.request_bytes_max = frame_bytes_max if request_bytes_max is None else request_bytes_max
         self._first_bytes = first_bytes
         self._growth_bytes = growth_bytes
-        self._buffer: bytearray | None = None
+        self.large_bytes = large_bytes
+        """A frame above that is received into a mapping."""
+        self._buffer: bytearray | mmap | None = None
+        self._room = 0
+        """How much of the buffer may be used; less than all of it only of a mapping."""
         self._view: memoryview | None = None
         self._start = 0
         self._end = 0
@@ -59,7 +72,7 @@ class FrameReader:
     @property
     def held_bytes(self) -> int:
         """What this reader keeps allocated; nothing while no frame is under way."""
-        return 0 if self._buffer is None or self.is_lent else len(self._buffer)
+        return 0 if self._buffer is None or self.is_lent else self._room
 
     @property
     def beyond_first_bytes(self) -> int:
@@ -74,7 +87,7 @@ class FrameReader:
     @property
     def growth_bytes(self) -> int:
         """How much more `writable` is about to hold than now; the first buffer of a frame does not count."""
-        if self._buffer is None or self.is_lent or self._view is not None or self._end < len(self._buffer):
+        if self._buffer is None or self.is_lent or self._view is not None or self._end < self._room:
             return 0
         return self._room_needed(self._buffer, self._start, self._end - self._start)
 
@@ -88,7 +101,7 @@ class FrameReader:
 
     def peek(self, count: int) -> bytes:
         """The first bytes of what is unparsed."""
-        return bytes((self._buffer or b"")[self._start : min(self._end, self._start + count)])
+        return b"" if self._buffer is None else bytes(self._buffer[self._start : min(self._end, self._start + count)])
 
     def can_borrow(self, size_bytes: int) -> bool:
         """Whether a lent buffer of that size would be of use: most of it must be free."""
@@ -99,28 +112,28 @@ class FrameReader:
         assert not self.is_lent
         self._put_down()
         unparsed = self._end - self._start
-        if unparsed:
-            buffer[:unparsed] = memoryview(self._buffer or b"")[self._start : self._end]
+        if unparsed and self._buffer is not None:
+            buffer[:unparsed] = memoryview(self._buffer)[self._start : self._end]
         self._buffer, self._start, self._end, self.is_lent = buffer, 0, unparsed, True
+        self._room = len(buffer)
 
     def give_back(self) -> bytearray:
         """The lent buffer; what is unfinished moves to one of the reader's own, with room as `writable` would make."""
         buffer, start, end = self._buffer, self._start, self._end
-        assert buffer is not None
+        assert isinstance(buffer, bytearray)
         assert self.is_lent
         self._put_down()
-        self._buffer, self._start, self._end, self.is_lent = None, 0, end - start, False
-        if start != end:
-            held = end - start
+        held = end - start
+        self._buffer, self._room, self._start, self._end, self.is_lent = None, 0, 0, held, False
+        if held:
             room = self._room_needed(buffer, start, held) if held >= self._first_bytes else self._first_bytes - held
-            self._buffer = bytearray(held + room)
-            self._buffer[:held] = memoryview(buffer)[start:end]
+            self._move(buffer, start, held, held + room)
         return buffer
 
     def is_used_up(self) -> bool:
         """Whether a lent buffer has no room left: views of it are still about, or a frame is larger."""
         buffer = self._buffer
-        assert buffer is not None
+        assert isinstance(buffer, bytearray)
         is_worth_moving = self._start and (self._start == self._end or len(buffer) - self._end < len(buffer) // 2)
         if is_worth_moving and has_no_views(buffer):
             held = self._end - self._start
@@ -135,10 +148,11 @@ class FrameReader:
             return self._view
         buffer = self._buffer
         if buffer is None:
-            buffer = self._buffer = bytearray(self._first_bytes)
-        elif self._end == len(buffer):
-            buffer.extend(_ZEROS[: self._room_needed(buffer, self._start, self._end - self._start)])
-        self._view = memoryview(buffer)[self._end :]
+            buffer, self._room = bytearray(self._first_bytes), self._first_bytes
+            self._buffer = buffer
+        elif self._end == self._room:
+            buffer = self._grown(buffer)
+        self._view = memoryview(buffer)[self._end : self._room]
         return self._view
 
     def received(self, count: int) -> None:
@@ -176,7 +190,33 @@ class FrameReader:
             self._leave_behind(buffer, start, end)
         return found
 
-    def _check_large(self, buffer: bytearray, start: int, length: int) -> None:
+    def _grown(self, buffer: bytearray | mmap) -> bytearray | mmap:
+        """The full buffer of an unfinished frame with room for more."""
+        held = self._end - self._start
+        growth = self._room_needed(buffer, self._start, held)
+        if isinstance(buffer, bytearray):
+            if self._is_large(buffer, self._start, held):
+                return self._move(buffer, self._start, held, held + growth)
+            buffer.extend(_ZEROS[:growth])
+        self._room += growth
+        return buffer
+
+    def _move(self, buffer: bytearray | mmap, start: int, held: int, room: int) -> bytearray | mmap:
+        """Copies an unfinished frame into a buffer of the reader's own, of which so much may be used."""
+        fresh: bytearray | mmap
+        if self._is_large(buffer, start, held):
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            fresh = mmap(-1, 4 + length)
+        else:
+            fresh = bytearray(room)
+        fresh[:held] = memoryview(buffer)[start : start + held]
+        self._buffer, self._room, self._start, self._end = fresh, room, 0, held
+        return fresh
+
+    def _is_large(self, buffer: bytearray | mmap, start: int, held: int) -> bool:
+        return held > self._first_bytes and _LENGTH.unpack_from(buffer, start)[0] > self.large_bytes
+
+    def _check_large(self, buffer: bytearray | mmap, start: int, length: int) -> None:
         """Refuses a large frame as soon as its first bytes say that it carries no records."""
         (key,) = _KEY.unpack_from(buffer, start + 4)
         if key != PRODUCE:
@@ -184,22 +224,22 @@ class FrameReader:
                 f"a request with API key {key} announces {length:,} bytes; allowed are {self.request_bytes_max:,}"
             )
 
-    def _leave_behind(self, buffer: bytearray, start: int, end: int) -> None:
+    def _leave_behind(self, buffer: bytearray | mmap, start: int, end: int) -> None:
         """Moves what is left to a buffer of its own: the old one belongs to the frames now. A lent one stays."""
         if self.is_lent:
             self._start = start
             return
         self._start, self._end = 0, end - start
         if start == end:
-            self._buffer = None
+            self._buffer, self._room = None, 0
             return
         fresh = bytearray(max(self._first_bytes, end - start))
         fresh[: end - start] = memoryview(buffer)[start:end]
-        self._buffer = fresh
+        self._buffer, self._room = fresh, len(fresh)
 
     def _release_if_empty(self) -> None:
         if self._start == self._end and self._view is None and not self.is_lent:
-            self._buffer, self._start, self._end = None, 0, 0
+            self._buffer, self._room, self._start, self._end = None, 0, 0, 0
 
     def _put_down(self) -> None:
         """Nothing was received into the view that `writable` gave."""
@@ -207,13 +247,14 @@ class FrameReader:
         if view is not None:
             view.release()
 
-    def _room_needed(self, buffer: bytearray, start: int, held: int) -> int:
+    def _room_needed(self, buffer: bytearray | mmap, start: int, held: int) -> int:
         """How much to grow a full buffer: by what it holds already, but not beyond the frame that is under way."""
         if held < 4:
             return self._growth_bytes
         length: int = _LENGTH.unpack_from(buffer, start)[0]
         missing = 4 + length - held
-        return max(1, min(missing, max(self._growth_bytes, held), len(_ZEROS)))
+        step = _LARGE_STEP_BYTES if length > self.large_bytes else len(_ZEROS)
+        return max(1, min(missing, max(self._growth_bytes, held), step))
 
 
 def has_no_views(buffer: bytearray) -> bool:

@@ -11,7 +11,8 @@ from penstock.model.errors import MalformedMessage
 from penstock.wire.api import Api, request_class, response_class
 from penstock.wire.budget import HEADER_BUDGET
 from penstock.wire.codec import read_from, write_into
-from penstock.wire.declare import Message, Request, Response
+from penstock.wire.compile import Breathe
+from penstock.wire.declare import Request, Response
 from penstock.wire.messages.header import RequestHeader, ResponseHeader
 
 _START = struct.Struct(">hhi")
@@ -54,7 +55,9 @@ def read_response_header(api: Api, version: int, frame: memoryview) -> tuple[Res
     return read_from(ResponseHeader, response_header_version(response_class(api), version), frame)
 
 
-def request_frame(request: Request, version: int, correlation_id: int, client_id: str | None) -> bytearray:
+def request_frame(
+    request: Request, version: int, correlation_id: int, client_id: str | None, breathe: Breathe | None = None
+) -> bytearray:
     """A whole request, ready to be sent."""
     header = RequestHeader(
         request_api_key=request.KEY,
@@ -62,22 +65,18 @@ def request_frame(request: Request, version: int, correlation_id: int, client_id
         correlation_id=correlation_id,
         client_id=client_id,
     )
-    return _frame(header, request_header_version(type(request), version), request, version)
-
-
-def response_frame(response: Response, version: int, correlation_id: int) -> bytearray:
-    """A whole response, ready to be sent. Its header is a number, and no tagged fields if it is flexible."""
-    out = bytearray(_RESPONSE.pack(0, correlation_id))
-    if response_header_version(type(response), version):
-        out.append(0)
-    write_into(out, response, version)
+    out = bytearray(_FRAME.size)
+    write_into(out, header, request_header_version(type(request), version))
+    write_into(out, request, version, breathe)
     _FRAME.pack_into(out, 0, len(out) - _FRAME.size)
     return out
 
 
-def _frame(header: Message, header_version: int, body: Message, version: int) -> bytearray:
-    out = bytearray(_FRAME.size)
-    write_into(out, header, header_version)
-    write_into(out, body, version)
+def response_frame(response: Response, version: int, correlation_id: int, breathe: Breathe | None = None) -> bytearray:
+    """A whole response, ready to be sent. Its header is a number, and no tagged fields if it is flexible."""
+    out = bytearray(_RESPONSE.pack(0, correlation_id))
+    if response_header_version(type(response), version):
+        out.append(0)
+    write_into(out, response, version, breathe)
     _FRAME.pack_into(out, 0, len(out) - _FRAME.size)
     return out

@@ -15,7 +15,8 @@ from penstock.metadata.image import Image
 from penstock.model.errors import ErrorCode
 from penstock.server.group_log import PartitionLog
 from penstock.server.handlers.group_offsets import GROUP_ELEMENTS, offset_fetch
-from penstock.server.pieces import PIECE_ELEMENTS
+from penstock.server.pacing import Pacer
+from penstock.server.pieces import TURN_ELEMENTS
 from penstock.server.serving import Client
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -208,20 +209,24 @@ def test_so_is_a_partition() -> None:
     run(story)
 
 
-def test_others_have_their_turn_while_many_groups_are_fetched() -> None:
+def test_others_have_their_turn_while_many_groups_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, turn = 0, Pacer.turn
+
+    async def counted(pacer: Pacer) -> None:
+        nonlocal turns
+        turns += 1
+        await turn(pacer)
+
     async def story(town: Town, cluster: Cluster) -> None:
         assert await Asking(cluster, "g").commit(TOPIC, {2: 1}) == {2: NONE}
         node, _ = await coordinator_of(town, cluster, "g")
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[2])]
         groups = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=topics) for number in range(500)]
         call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1", client=Client())
-        answering = offset_fetch(OffsetFetchRequest(groups=groups), call)
-        turns = 0
-        with pytest.raises(StopIteration) as answered:  # noqa: PT012 - how often is the question
-            for turns in range(1_000):  # noqa: B007 - counted
-                answering.send(None)
-        assert turns >= 500 * GROUP_ELEMENTS // PIECE_ELEMENTS
-        assert len(answered.value.value.groups) == 500
+        monkeypatch.setattr(Pacer, "turn", counted)
+        answered = await offset_fetch(OffsetFetchRequest(groups=groups), call)
+        assert turns >= 500 * GROUP_ELEMENTS // TURN_ELEMENTS
+        assert len(answered.groups) == 500
 
     run(story)
 

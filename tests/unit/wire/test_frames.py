@@ -31,9 +31,17 @@ def framed(*payloads: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(p)) + p for p in payloads)
 
 
-@given(st.lists(st.binary(max_size=300), max_size=6), st.integers(1, 200), st.integers(5, 64), st.integers(1, 64))
-def test_frames_come_out_as_they_went_in(payloads: list[bytes], piece: int, first: int, growth: int) -> None:
-    reader = FrameReader(300, first_bytes=first, growth_bytes=growth)
+@given(
+    st.lists(st.binary(max_size=300), max_size=6),
+    st.integers(1, 200),
+    st.integers(5, 64),
+    st.integers(1, 64),
+    st.integers(50, 400),
+)
+def test_frames_come_out_as_they_went_in(
+    payloads: list[bytes], piece: int, first: int, growth: int, large: int
+) -> None:
+    reader = FrameReader(300, first_bytes=first, growth_bytes=growth, large_bytes=large)
     assert feed(reader, framed(*payloads), piece) == payloads
     assert reader.held_bytes == 0
 
@@ -47,7 +55,7 @@ def test_a_large_frame_arrives_whole(size_bytes: int) -> None:
 def test_a_reader_says_beforehand_by_how_much_it_will_grow() -> None:
     reader = FrameReader(2**30)
     feed(reader, struct.pack(">i", 2**30), 4)
-    for _ in range(20):
+    for _ in range(100):
         held, growth = reader.held_bytes, reader.growth_bytes
         room = reader.writable()
         assert reader.held_bytes == held + growth
@@ -104,12 +112,18 @@ def test_an_idle_reader_holds_nothing() -> None:
     assert reader.held_bytes == 0
 
 
-@given(st.lists(st.binary(max_size=300), max_size=8), st.integers(1, 400), st.integers(5, 64), st.lists(st.booleans()))
+@given(
+    st.lists(st.binary(max_size=300), max_size=8),
+    st.integers(1, 400),
+    st.integers(5, 64),
+    st.lists(st.booleans()),
+    st.integers(50, 400),
+)
 def test_frames_come_out_of_a_lent_buffer_as_they_went_in(
-    payloads: list[bytes], piece: int, first: int, waits: list[bool]
+    payloads: list[bytes], piece: int, first: int, waits: list[bool], large: int
 ) -> None:
     """Lent and own buffers take turns; frames that somebody still looks at are not written over."""
-    reader = FrameReader(300, first_bytes=first, growth_bytes=16)
+    reader = FrameReader(300, first_bytes=first, growth_bytes=16, large_bytes=large)
     lent, kept = bytearray(128), []
     data, position = framed(*payloads), 0
     while position < len(data):

@@ -19,6 +19,7 @@ from penstock.model.errors import ErrorCode, OffsetOutOfRange, ProtocolError
 from penstock.server.handlers.needs import Needs, node_of
 from penstock.server.partition import Partition
 from penstock.server.partition_checks import find_or_raise
+from penstock.server.pieces import Turns
 from penstock.server.serving import Call, serves
 from penstock.server.waiters import OffsetWaiters, Waiting
 from penstock.wire.messages.delete_records import (
@@ -31,8 +32,6 @@ from penstock.wire.messages.delete_records import (
 HIGH_WATERMARK = -1
 UNKNOWN = -1
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-PARTITIONS_PER_TURN_MAX = 200
-"""Partitions that are looked at before other requests have a turn."""
 
 
 class InternalTopic(ProtocolError):
@@ -148,31 +147,18 @@ async def delete_records(request: DeleteRecordsRequest, call: Call) -> DeleteRec
     node = node_of(call)
     deadline_s = asyncio.get_running_loop().time() + max(0, request.timeout_ms) / 1000
     topics: dict[str, dict[int, Deletion]] = {}
-    looked_at = 0
-    for topic in request.topics:
+    turns = Turns()
+    async for topic in turns.through(request.topics):
         deletions = topics.setdefault(topic.name, {})
-        for asked in topic.partitions:
+        async for asked in turns.through(topic.partitions):
             deletions[asked.partition_index] = Deletion(asked.partition_index, asked.offset)
-            looked_at += 1
-            if looked_at % PARTITIONS_PER_TURN_MAX == 0:
-                await asyncio.sleep(0)
-    accepted: list[Deletion] = []
-    for name, deletions in topics.items():
-        for deletion in deletions.values():
-            if _is_accepted(node, name, deletion):
-                accepted.append(deletion)
-            looked_at += 1
-            if looked_at % PARTITIONS_PER_TURN_MAX == 0:
-                await asyncio.sleep(0)
+    named = ((name, each) for name, deletions in topics.items() for each in deletions.values())
+    accepted = [each async for name, each in turns.through(named) if _is_accepted(node, name, each)]
     await Deletions(node, deadline_s).run(accepted)
     found = []
     for name, deletions in topics.items():
-        results = []
-        for deletion in deletions.values():
-            results.append(_result(deletion))
-            looked_at += 1
-            if looked_at % PARTITIONS_PER_TURN_MAX == 0:
-                await asyncio.sleep(0)
+        results = [_result(each) async for each in turns.through(deletions.values())]
+        await turns.after()
         found.append(DeleteRecordsTopicResult(name=name, partitions=results))
     return DeleteRecordsResponse(throttle_time_ms=0, topics=found)
 

@@ -64,7 +64,9 @@ def produce(call: Call, frame: memoryview, position: int) -> Answer | Unfinished
         sentence = f"acks is {acks}, but only 0, 1 and -1 have a meaning"
         refused = [_refused(topic, index, ErrorCode.INVALID_REQUIRED_ACKS, sentence) for topic, index, _ in parts]
         if len(parts) > AT_ONCE_PARTITIONS:
-            return node.codec.run(partial(write_outcomes, call.version, call.correlation_id, refused))
+            return node.codec.run(
+                partial(write_outcomes, call.version, call.correlation_id, refused, node.codec.breathe)
+            )
         return write_outcomes(call.version, call.correlation_id, refused)
     if len(parts) > 1:
         repeated = _repeated(parts)
@@ -125,7 +127,9 @@ async def _append_in_pieces(
 
 async def _answer_many(call: Call, node: Needs, outcomes: Sequence[Outcome], acks: int, timeout_ms: int) -> Buffers:
     await ManyConfirmed(call.version, call.correlation_id, outcomes, acks, timeout_ms).wait()
-    return await node.codec.run(partial(write_outcomes, call.version, call.correlation_id, outcomes))
+    return await node.codec.run(
+        partial(write_outcomes, call.version, call.correlation_id, outcomes, node.codec.breathe)
+    )
 
 
 async def _open(node: Needs, part: ProducedPartition) -> ProtocolError | Rules:

@@ -10,6 +10,7 @@ from penstock.model.errors import ErrorCode
 from penstock.server.partition import Partition
 from penstock.server.partitions import Leader
 from penstock.server.serving import Buffers
+from penstock.wire.compile import Breathe
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.produce import (
     LeaderIdAndEpoch,
@@ -80,11 +81,13 @@ class Outcome:
         self.leader = leader
 
 
-def write_outcomes(version: int, correlation_id: int, outcomes: Sequence[Outcome]) -> Buffers:
+def write_outcomes(
+    version: int, correlation_id: int, outcomes: Sequence[Outcome], breathe: Breathe | None = None
+) -> Buffers:
     """The whole response frame, partitions in the order of the request."""
     if len(outcomes) == 1 and not outcomes[0].error_code:
         return (write_one(version, correlation_id, outcomes[0]),)
-    return (response_frame(_response(version, outcomes), version, correlation_id),)
+    return (response_frame(_response(version, outcomes), version, correlation_id, breathe),)
 
 
 def write_one(version: int, correlation_id: int, outcome: Outcome) -> bytearray:

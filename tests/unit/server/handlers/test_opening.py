@@ -35,6 +35,9 @@ class CountingWorkers:
     def __init__(self) -> None:
         self.done = 0
 
+    def breathe(self) -> None:
+        pass
+
     async def run(self, work: Callable[[], T], *, makes_many: bool = False) -> T:
         await asyncio.sleep(0.001)
         self.done += 1

@@ -1,0 +1,79 @@
+"""Long work runs one piece at a time, and waits a moment while others are served."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from penstock.server.pacing import REST_S, Pacer, pacer
+from penstock.simulator.loop import new_loop
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    loop = new_loop()
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+def test_one_piece_runs_in_a_round_of_the_loop() -> None:
+    async def story() -> None:
+        pieces: list[tuple[int, int]] = []
+        rounds = 0
+
+        async def work(number: int) -> None:
+            for _ in range(5):
+                await pacer().turn()
+                pieces.append((number, rounds))
+
+        workers = [asyncio.create_task(work(number)) for number in range(3)]
+        while not all(worker.done() for worker in workers):
+            rounds += 1
+            await asyncio.sleep(0)
+        assert len(pieces) == 15
+        assert len({when for _, when in pieces}) == 15, "two pieces ran without a turn for others between them"
+        assert [number for number, _ in pieces] == [0, *([0, 1, 2] * 4), 1, 2], "first come, first served"
+
+    run(story)
+
+
+def test_work_rests_while_requests_come_and_not_otherwise() -> None:
+    async def story() -> None:
+        time = asyncio.get_running_loop().time
+        began_s = time()
+        for _ in range(10):
+            await pacer().turn()
+        assert time() == began_s
+        for _ in range(10):
+            pacer().requests += 1
+            await pacer().turn()
+        assert time() - began_s >= 9 * REST_S
+
+    run(story)
+
+
+def test_whoever_gives_up_lets_the_next_one_go() -> None:
+    async def story() -> None:
+        turns = Pacer(asyncio.get_running_loop())
+        await turns.turn()
+        waiting = [asyncio.create_task(turns.turn()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        waiting[1].cancel()  # it may have been let go already
+        async with asyncio.timeout(1):
+            await waiting[2]
+
+    run(story)
+
+
+def test_each_loop_has_a_pacer_of_its_own() -> None:
+    found: list[Pacer] = []
+
+    async def story() -> None:
+        assert pacer() is pacer()
+        found.append(pacer())
+
+    run(story)
+    run(story)
+    assert found[0] is not found[1]
