@@ -75,6 +75,7 @@ from penstock.server.membership import Membership
 from penstock.server.metadata_answer import TopicPieces
 from penstock.server.metrics.gathering import Gathering, gathering_of
 from penstock.server.opening import WorkerOpener
+from penstock.server.pacing import begin_pacing
 from penstock.server.pages import pages_of
 from penstock.server.partition import Partition
 from penstock.server.partitions import Leader, Partitions
@@ -268,6 +269,7 @@ class Node:
         """Opens the data directory and the doors, and joins the cluster; a node that is alone is ready then."""
         settings = self.settings
         check_listener(settings)
+        begin_pacing()
         self.directory = await open_directory(
             self.disk,
             cluster_id=settings.cluster_id,

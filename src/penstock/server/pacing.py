@@ -1,14 +1,14 @@
 """Lets long work run in pieces without slowing others down much.
 
-All long work of a loop shares one pacer: however many requests there are, one piece runs, then other connections have
+All long work of a node shares one pacer: however many requests there are, one piece runs, then other connections have
 their turn. If requests came meanwhile, the next piece waits a moment longer, because what they begin (a write to the
 disk, an answer) needs further rounds of the loop.
 """
 
 import asyncio
 from collections import deque
+from contextvars import ContextVar
 from typing import Final
-from weakref import WeakKeyDictionary
 
 REST_S: Final = 0.002
 """How long the next piece waits if requests came since the last."""
@@ -17,10 +17,10 @@ REST_S: Final = 0.002
 class Pacer:
     """Lets one piece of long work run at a time, first come, first served."""
 
-    __slots__ = ("_is_taken", "_loop", "_seen", "_waiting", "requests")
+    __slots__ = ("_is_taken", "_seen", "_waiting", "loop", "requests")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.requests = 0
         """How many came on all connections; whoever receives them counts."""
@@ -31,7 +31,7 @@ class Pacer:
     async def turn(self) -> None:
         """Returns when the next piece may run; at once if there was none in this round of the loop."""
         if self._is_taken:
-            waiting = self._loop.create_future()
+            waiting = self.loop.create_future()
             self._waiting.append(waiting)
             try:
                 await waiting
@@ -40,15 +40,15 @@ class Pacer:
                     self._next()  # it was let go, but ended before it learnt of that
                 raise
         self._is_taken = True
-        self._loop.call_soon(self._after_piece)
+        self.loop.call_soon(self._after_piece)
 
     def _after_piece(self) -> None:
-        self._loop.call_soon(self._after_round)
+        self.loop.call_soon(self._after_round)
 
     def _after_round(self) -> None:
         if self.requests != self._seen:
             self._seen = self.requests
-            self._loop.call_later(REST_S, self._next)
+            self.loop.call_later(REST_S, self._next)
         else:
             self._next()
 
@@ -61,13 +61,18 @@ class Pacer:
         self._is_taken = False
 
 
-_PACERS: "WeakKeyDictionary[asyncio.AbstractEventLoop, Pacer]" = WeakKeyDictionary()
+_PACER: ContextVar[Pacer] = ContextVar("pacer")
+
+
+def begin_pacing() -> None:
+    """A node starts: its tasks, and those that they begin, share a pacer of their own."""
+    _PACER.set(Pacer(asyncio.get_running_loop()))
 
 
 def pacer() -> Pacer:
-    """The one of the running loop."""
-    loop = asyncio.get_running_loop()
-    found = _PACERS.get(loop)
-    if found is None:
-        found = _PACERS[loop] = Pacer(loop)
+    """The one of the node whose task asks; without a node, one for this context."""
+    found = _PACER.get(None)
+    if found is None or found.loop is not asyncio.get_running_loop():
+        begin_pacing()
+        found = _PACER.get()
     return found

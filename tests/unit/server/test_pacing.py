@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from penstock.server.pacing import REST_S, Pacer, pacer
+from penstock.server.pacing import REST_S, Pacer, begin_pacing, pacer
 from penstock.simulator.loop import new_loop
 
 
@@ -17,6 +17,7 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 
 def test_one_piece_runs_in_a_round_of_the_loop() -> None:
     async def story() -> None:
+        begin_pacing()
         pieces: list[tuple[int, int]] = []
         rounds = 0
 
@@ -67,13 +68,20 @@ def test_whoever_gives_up_lets_the_next_one_go() -> None:
     run(story)
 
 
-def test_each_loop_has_a_pacer_of_its_own() -> None:
-    found: list[Pacer] = []
+def test_each_node_has_a_pacer_of_its_own() -> None:
+    """One that is killed in the middle of a piece holds up nobody else."""
+
+    async def node() -> Pacer:
+        begin_pacing()
+
+        async def task() -> Pacer:
+            return pacer()
+
+        assert await asyncio.create_task(task()) is pacer()
+        return pacer()
 
     async def story() -> None:
+        assert await asyncio.create_task(node()) is not await asyncio.create_task(node())
         assert pacer() is pacer()
-        found.append(pacer())
 
     run(story)
-    run(story)
-    assert found[0] is not found[1]
