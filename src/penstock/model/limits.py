@@ -34,7 +34,10 @@ class Limits:
     """A request that may be decoded on the event loop, if it has few elements; others are decoded by workers."""
 
     request_inline_elements_max: int = 2_000
-    """How many those may be."""
+    """How many those may be, if they are decoded when long work has its turn."""
+
+    request_prompt_elements_max: int = 500
+    """How many those may be that are decoded at once."""
 
     request_small_bytes_max: int = 4 * 1024
     """A request that is decoded on the event loop without counting its elements."""

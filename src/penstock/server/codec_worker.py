@@ -30,7 +30,9 @@ class CodecWorker:
         """To be called by long work, after every few elements."""
         self._budget = request_budget(limits)
         self.inline_budget = Budget(limits.request_inline_elements_max, limits.request_memory_bytes_max)
-        """For requests that are decoded on the loop."""
+        """For requests that are decoded on the loop when long work has its turn."""
+        self.prompt_budget = Budget(limits.request_prompt_elements_max, limits.request_memory_bytes_max)
+        """For requests that are decoded on the loop at once."""
         self._turn = asyncio.Lock()
         self.slots = asyncio.Semaphore(limits.large_requests_max)
         """Held while a large request is decoded and handled; bounds what their decoded forms take together."""

@@ -391,14 +391,17 @@ class ServedConnection:
 
     async def _decode_paced(self, opened: Opened, frame: memoryview) -> Request | None:
         """The request, if it has few elements; None if workers are to decode it."""
-        limits = self._service.limits
+        limits, codec = self._service.limits, self._service.codec
         if len(frame) > limits.request_inline_bytes_max:
             return None
-        if self.client is None or not self.client.is_peer:
-            await self._pacer.turn()
         route, version, _, _, position = opened
+        is_peer = self.client is not None and self.client.is_peer
         try:
-            return decode_request(route.request, version, frame, position, self._service.codec.inline_budget)
+            if not is_peer:
+                with suppress(RequestTooCostly):
+                    return decode_request(route.request, version, frame, position, codec.prompt_budget)
+                await self._pacer.turn()
+            return decode_request(route.request, version, frame, position, codec.inline_budget)
         except RequestTooCostly:
             return None
         except MalformedMessage as error:

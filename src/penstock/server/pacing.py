@@ -1,8 +1,9 @@
 """Lets long work run in pieces without slowing others down much.
 
 All long work of a node shares one pacer: however many requests there are, one piece runs, then other connections have
-their turn. If requests came meanwhile, the next piece waits a moment longer, because what they begin (a write to the
-disk, an answer) needs further rounds of the loop.
+their turn. If requests came meanwhile, the next piece waits a few rounds of the loop longer, because an answer needs
+some: with a piece in each of them it would be late by all of these. Rounds are counted, not milliseconds, so long work
+goes on while others are served, and at full speed when nobody is.
 """
 
 import asyncio
@@ -10,8 +11,8 @@ from collections import deque
 from contextvars import ContextVar
 from typing import Final
 
-REST_S: Final = 0.002
-"""How long the next piece waits if requests came since the last."""
+REST_ROUNDS: Final = 4
+"""How many rounds the next piece waits if requests came since the last."""
 
 
 class Pacer:
@@ -43,13 +44,13 @@ class Pacer:
         self.loop.call_soon(self._after_piece)
 
     def _after_piece(self) -> None:
-        self.loop.call_soon(self._after_round)
+        self.loop.call_soon(self._after_round, 1)
 
-    def _after_round(self) -> None:
-        if self.requests != self._seen:
-            self._seen = self.requests
-            self.loop.call_later(REST_S, self._next)
+    def _after_round(self, rounds: int) -> None:
+        if rounds < REST_ROUNDS and self.requests != self._seen:
+            self.loop.call_soon(self._after_round, rounds + 1)
         else:
+            self._seen = self.requests
             self._next()
 
     def _next(self) -> None:

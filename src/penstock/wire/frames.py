@@ -12,7 +12,7 @@ bytearray of megabytes may copy all of it, at every step.
 """
 
 import struct
-from mmap import mmap
+from mmap import ACCESS_COPY, mmap
 
 from penstock.model.errors import FrameTooLarge
 from penstock.model.limits import DEFAULT_LIMITS
@@ -206,7 +206,7 @@ class FrameReader:
         fresh: bytearray | mmap
         if self._is_large(buffer, start, held):
             (length,) = _LENGTH.unpack_from(buffer, start)
-            fresh = mmap(-1, 4 + length)
+            fresh = mmap(-1, 4 + length, access=ACCESS_COPY)
         else:
             fresh = bytearray(room)
         fresh[:held] = memoryview(buffer)[start : start + held]

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from penstock.server.pacing import REST_S, Pacer, begin_pacing, pacer
+import pytest
+
+from penstock.server.pacing import REST_ROUNDS, Pacer, begin_pacing, pacer
 from penstock.simulator.loop import new_loop
 
 
@@ -37,17 +39,25 @@ def test_one_piece_runs_in_a_round_of_the_loop() -> None:
     run(story)
 
 
-def test_work_rests_while_requests_come_and_not_otherwise() -> None:
+@pytest.mark.parametrize("requests", [0, 1])
+def test_work_rests_while_requests_come_and_not_otherwise(requests: int) -> None:
     async def story() -> None:
-        time = asyncio.get_running_loop().time
-        began_s = time()
-        for _ in range(10):
-            await pacer().turn()
-        assert time() == began_s
-        for _ in range(10):
-            pacer().requests += 1
-            await pacer().turn()
-        assert time() - began_s >= 9 * REST_S
+        begin_pacing()
+        pieces = 0
+
+        async def work() -> None:
+            nonlocal pieces
+            while True:
+                await pacer().turn()
+                pieces += 1
+
+        worker = asyncio.create_task(work())
+        for _ in range(120):
+            pacer().requests += requests
+            await asyncio.sleep(0)
+        worker.cancel()
+        rounds = 120 / pieces
+        assert rounds > REST_ROUNDS if requests else rounds < REST_ROUNDS
 
     run(story)
 
