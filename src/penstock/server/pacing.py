@@ -1,9 +1,9 @@
 """Lets long work run in pieces without slowing others down much.
 
 All long work of a node shares one pacer: however many requests there are, one piece runs, then other connections have
-their turn. If requests came meanwhile, the next piece waits a few rounds of the loop longer, because an answer needs
-some: with a piece in each of them it would be late by all of these. Rounds are counted, not milliseconds, so long work
-goes on while others are served, and at full speed when nobody is.
+their turn. Now and then a large request goes on at once. Where long work does not end and requests of others come
+meanwhile, each piece is followed by a rest: what others ask for needs several rounds of the loop, and with a piece in
+each of them would be late by all of these.
 """
 
 import asyncio
@@ -11,14 +11,18 @@ from collections import deque
 from contextvars import ContextVar
 from typing import Final
 
-REST_ROUNDS: Final = 4
-"""How many rounds the next piece waits if requests came since the last."""
+REST_S: Final = 0.002
+"""How long the next piece waits if requests came since the last, and the allowance is used up."""
+ALLOWANCE: Final = 500
+"""Pieces without a rest."""
+ALLOWANCE_PER_S: Final = 250
+"""How fast it grows again."""
 
 
 class Pacer:
     """Lets one piece of long work run at a time, first come, first served."""
 
-    __slots__ = ("_is_taken", "_seen", "_waiting", "loop", "requests")
+    __slots__ = ("_allowance", "_at_s", "_is_taken", "_seen", "_waiting", "loop", "requests")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -26,6 +30,7 @@ class Pacer:
         self.requests = 0
         """How many came on all connections; whoever receives them counts."""
         self._seen = 0
+        self._allowance, self._at_s = float(ALLOWANCE), loop.time()
         self._is_taken = False
         """Whether a piece runs, or others have their turn after it."""
 
@@ -44,14 +49,24 @@ class Pacer:
         self.loop.call_soon(self._after_piece)
 
     def _after_piece(self) -> None:
-        self.loop.call_soon(self._after_round, 1)
+        self.loop.call_soon(self._after_round)
 
-    def _after_round(self, rounds: int) -> None:
-        if rounds < REST_ROUNDS and self.requests != self._seen:
-            self.loop.call_soon(self._after_round, rounds + 1)
+    def _after_round(self) -> None:
+        if self.requests == self._seen or self._is_allowed():
+            self._next()
         else:
             self._seen = self.requests
-            self._next()
+            self.loop.call_later(REST_S, self._next)
+
+    def _is_allowed(self) -> bool:
+        """Whether the allowance has a piece left, which is used up then."""
+        now_s = self.loop.time()
+        self._allowance = min(ALLOWANCE, self._allowance + (now_s - self._at_s) * ALLOWANCE_PER_S)
+        self._at_s = now_s
+        if self._allowance < 1:
+            return False
+        self._allowance -= 1
+        return True
 
     def _next(self) -> None:
         while self._waiting:

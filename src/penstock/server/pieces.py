@@ -4,6 +4,7 @@ Turns are given by the count of elements, not by the clock, so that a simulated 
 about 20 microseconds of work; what costs more counts as several. A small request has no turn in it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from heapq import merge
 from typing import Final, Generic, TypeVar, cast
@@ -32,9 +33,11 @@ TOO_LARGE: Final = "The answer would be too large. Ask for less at a time."
 class Turns:
     """Counts the elements that were handled since others had their turn."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_is_hurried", "_left")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_hurried: bool = False) -> None:
+        """Work that others wait for, such as replication, is hurried: it never rests."""
+        self._is_hurried = is_hurried
         self._left = TURN_ELEMENTS
 
     async def after(self, elements: int = 1) -> None:
@@ -42,7 +45,10 @@ class Turns:
         self._left -= elements
         if self._left <= 0:
             self._left = TURN_ELEMENTS
-            await pacer().turn()
+            if self._is_hurried:
+                await asyncio.sleep(0)
+            else:
+                await pacer().turn()
 
     async def through(self, items: Iterable[Item], elements: int = 1) -> AsyncIterator[Item]:
         """The items; each of them counts as so many elements."""

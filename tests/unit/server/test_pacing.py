@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import pytest
-
-from penstock.server.pacing import REST_ROUNDS, Pacer, begin_pacing, pacer
+from penstock.server.pacing import ALLOWANCE, ALLOWANCE_PER_S, REST_S, Pacer, begin_pacing, pacer
 from penstock.simulator.loop import new_loop
 
 
@@ -39,25 +37,28 @@ def test_one_piece_runs_in_a_round_of_the_loop() -> None:
     run(story)
 
 
-@pytest.mark.parametrize("requests", [0, 1])
-def test_work_rests_while_requests_come_and_not_otherwise(requests: int) -> None:
+def test_long_work_without_an_end_rests_while_requests_come() -> None:
     async def story() -> None:
         begin_pacing()
-        pieces = 0
-
-        async def work() -> None:
-            nonlocal pieces
-            while True:
-                await pacer().turn()
-                pieces += 1
-
-        worker = asyncio.create_task(work())
-        for _ in range(120):
-            pacer().requests += requests
-            await asyncio.sleep(0)
-        worker.cancel()
-        rounds = 120 / pieces
-        assert rounds > REST_ROUNDS if requests else rounds < REST_ROUNDS
+        time = asyncio.get_running_loop().time
+        began_s = time()
+        for _ in range(2 * ALLOWANCE):
+            await pacer().turn()
+        assert time() == began_s, "nobody else asks for anything"
+        for _ in range(ALLOWANCE):
+            pacer().requests += 1
+            await pacer().turn()
+        assert time() == began_s, "a large request goes on at once"
+        for _ in range(100):
+            pacer().requests += 1
+            await pacer().turn()
+        assert 30 * REST_S < time() - began_s <= 100 * REST_S
+        await asyncio.sleep(ALLOWANCE / ALLOWANCE_PER_S)
+        began_s = time()
+        for _ in range(ALLOWANCE // 2):
+            pacer().requests += 1
+            await pacer().turn()
+        assert time() == began_s, "the allowance has grown again"
 
     run(story)
 

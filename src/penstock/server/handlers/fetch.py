@@ -112,7 +112,7 @@ def _is_known(node: Needs, request: FetchRequest, call: Call) -> bool:
 
 async def _begin_large(request: FetchRequest, call: Call) -> Answer:
     """The first stage of a request that names many partitions: everything is looked at in pieces."""
-    node, turns = node_of(call), Turns()
+    node, turns = node_of(call), Turns(is_hurried=call.client.is_peer)
     is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
     if is_follower and call.version < FIRST_WITH_BROKER_EPOCHS:
         return _write(call, Told(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ()))
@@ -158,7 +158,7 @@ async def _begin_large(request: FetchRequest, call: Call) -> Answer:
 
 async def _look_until(call: Call, fetching: Fetching, reading: Reading, bytes_min: int, deadline_s: float) -> Buffers:
     """Looks again and again: to watch so many partitions costs more."""
-    node, turns, time = node_of(call), Turns(), asyncio.get_running_loop().time
+    node, turns, time = node_of(call), Turns(is_hurried=call.client.is_peer), asyncio.get_running_loop().time
     try:
         while True:
             began_s = time()
