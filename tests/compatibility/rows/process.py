@@ -45,6 +45,11 @@ class ProcessMember(Member):
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGQUIT)  # a JVM prints what its threads wait for
+            time.sleep(2)
+            told = "".join(self._lines.get() for _ in range(self._lines.qsize()))
+            raise AssertionError(f"it has not left after {LEAVE_S} s: {self._said()}{told}") from None
         finally:
             self._process.kill()
             self._process.wait()
