@@ -19,7 +19,9 @@ class ProcessMember(Member):
     def __init__(self, command: Sequence[str], place_of: Callable[[str], Place]) -> None:
         self._place_of = place_of
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in leave()
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        # whoever is started in the background by a shell ignores interrupts, and its children do as well
+        heeding = ["env", "--default-signal=INT", *command]
+        self._process = subprocess.Popen(heeding, stdout=subprocess.PIPE, stderr=self._log, text=True)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
