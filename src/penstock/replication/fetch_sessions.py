@@ -96,9 +96,10 @@ class Wanted:
         )
 
     def tell(self, found: FetchedPartition) -> None:
-        """The reader is being told. After an error everything is news again."""
-        self.told_high_watermark = -1 if found.error_code else found.high_watermark
-        self.told_log_start = found.log_start_offset
+        """The reader is being told. After an error everything is news again; so it is to a replica that cuts first."""
+        is_heard = not found.error_code and found.diverging_epoch is None
+        self.told_high_watermark = found.high_watermark if is_heard else -1
+        self.told_log_start = found.log_start_offset if is_heard else -1
 
 
 class Session:
