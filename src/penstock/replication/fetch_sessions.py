@@ -96,7 +96,7 @@ class Wanted:
         )
 
     def tell(self, found: FetchedPartition) -> None:
-        """The reader is being told. After an error everything is news again; so it is to a replica that cuts first."""
+        """Remembers what the response says. After an error or an order to truncate, the next one says it again."""
         is_heard = not found.error_code and found.diverging_epoch is None
         self.told_high_watermark = found.high_watermark if is_heard else -1
         self.told_log_start = found.log_start_offset if is_heard else -1

@@ -5,7 +5,7 @@ one timer for all connections: a sweep each second looks at each of them.
 
 Nodes of this cluster have slots of their own. Because only requests show who is at the other end, a connection beyond
 the limits of clients is let in on probation: it may ask what nodes ask, and is closed unless its first request shows
-that it is a node's (`peer_connections`). Whoever floods a listener can therefore not keep followers from fetching.
+that it is a node's (`peer_connections`). A flood of clients can therefore not keep followers from fetching.
 """
 
 import asyncio

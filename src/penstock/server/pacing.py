@@ -28,7 +28,7 @@ class Pacer:
         self.loop = loop
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.requests = 0
-        """How many came on all connections; whoever receives them counts."""
+        """How many requests came on all connections of the node; the connections count them."""
         self._seen = 0
         self._allowance, self._at_s = float(ALLOWANCE), loop.time()
         self._is_taken = False

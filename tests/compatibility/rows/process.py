@@ -19,7 +19,7 @@ class ProcessMember(Member):
     def __init__(self, command: Sequence[str], place_of: Callable[[str], Place]) -> None:
         self._place_of = place_of
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in leave()
-        # whoever is started in the background by a shell ignores interrupts, and its children do as well
+        # a shell starts a background process with SIGINT ignored, and its children inherit that
         heeding = ["env", "--default-signal=INT", *command]
         self._process = subprocess.Popen(heeding, stdout=subprocess.PIPE, stderr=self._log, text=True)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()

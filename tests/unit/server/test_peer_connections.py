@@ -242,14 +242,14 @@ def test_a_broker_shows_itself_to_controllers_by_its_epoch() -> None:
         assert len(listener._peers) >= 2, "the other nodes"
         assert town.ports is not None
         port = controller.controller_address.rpartition(":")[2]
-        stranger = Peer(await town.ports.network.connect(f"node-{controller.settings.node_id}", int(port)))
+        client = Peer(await town.ports.network.connect(f"node-{controller.settings.node_id}", int(port)))
         before = len(listener._peers)
         heartbeat = BrokerHeartbeatRequest(
             broker_id=1, broker_epoch=12345, current_metadata_offset=0, want_fence=False, want_shut_down=False
         )
-        await stranger.send(bytes(request_frame(heartbeat, 1, 1, "c")))
-        assert await stranger.receive() is not None
+        await client.send(bytes(request_frame(heartbeat, 1, 1, "c")))
+        assert await client.receive() is not None
         assert len(listener._peers) == before
-        stranger.close()
+        client.close()
 
     tell(story)

@@ -64,9 +64,7 @@ def produce(call: Call, frame: memoryview, position: int) -> Answer | Unfinished
         sentence = f"acks is {acks}, but only 0, 1 and -1 have a meaning"
         refused = [_refused(topic, index, ErrorCode.INVALID_REQUIRED_ACKS, sentence) for topic, index, _ in parts]
         if len(parts) > AT_ONCE_PARTITIONS:
-            return node.codec.run(
-                partial(write_outcomes, call.version, call.correlation_id, refused, node.codec.breathe)
-            )
+            return _write_many(call, node, refused)
         return write_outcomes(call.version, call.correlation_id, refused)
     if len(parts) > 1:
         repeated = _repeated(parts)
@@ -127,9 +125,12 @@ async def _append_in_pieces(
 
 async def _answer_many(call: Call, node: Needs, outcomes: Sequence[Outcome], acks: int, timeout_ms: int) -> Buffers:
     await ManyConfirmed(call.version, call.correlation_id, outcomes, acks, timeout_ms).wait()
-    return await node.codec.run(
-        partial(write_outcomes, call.version, call.correlation_id, outcomes, node.codec.breathe)
-    )
+    return await _write_many(call, node, outcomes)
+
+
+async def _write_many(call: Call, node: Needs, outcomes: Sequence[Outcome]) -> Buffers:
+    codec = node.codec
+    return await codec.run(partial(write_outcomes, call.version, call.correlation_id, outcomes, codec.breathe))
 
 
 async def _open(node: Needs, part: ProducedPartition) -> ProtocolError | Rules:
