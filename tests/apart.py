@@ -1,7 +1,7 @@
-"""What is measured in a process that does nothing else.
+"""Runs a measurement in a process of its own with one thread.
 
-Before Python 3.12.9 `tracemalloc.stop` may end the process if another thread asks for memory meanwhile; and what other
-threads take, such as those that earlier tests have left, is counted too.
+Before Python 3.12.9 `tracemalloc.stop` may crash the process if another thread allocates memory meanwhile. Allocations
+of other threads, such as those left by earlier tests, are counted too.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a function of a module gives in a process with one thread: the same for all tests, as it starts slowly."""
+    """Runs a module-level function in a single-threaded process, which all tests share because it starts slowly."""
     return _process().submit(function, *args, **kwargs).result()
 
 

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and whoever it vouches for. Made anew each time, good for a day."""
+"""Certificates for tests: an authority and identities that it signs. Created anew each time, valid for a day."""
 
 import datetime
 import ipaddress
@@ -17,7 +17,7 @@ DAY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True)
 class Identity:
-    """A key, its certificate, and who vouches for it."""
+    """A key, its certificate, and the certificate of the authority that signed it."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -40,7 +40,7 @@ class Identity:
         )
 
     def server_context(self, directory: Path) -> ssl.SSLContext:
-        """For a server that asks its clients for nothing."""
+        """A context for a server that does not request client certificates."""
         path = directory / f"{self.certificate.serial_number}.pem"
         path.write_text(self.key_pem + self.chain_pem)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -49,7 +49,7 @@ class Identity:
 
 
 class Authority:
-    """Vouches for others."""
+    """A certificate authority."""
 
     def __init__(self, name: str = "an authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -71,7 +71,7 @@ class Authority:
         )
 
     def identity(self, name: str, *, host: str | None = "localhost", address: str | None = "127.0.0.1") -> Identity:
-        """Somebody, good for a host and an address."""
+        """A new identity, valid for a host and an address."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [] if host is None else [x509.DNSName(host)]
         if address is not None:

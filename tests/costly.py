@@ -1,7 +1,7 @@
-"""Bodies of requests that are built to cost most, made from the declarations.
+"""Request bodies built from the declarations to cost the most.
 
-Each array that a request can have is filled with as many of the smallest elements as fit, the arrays around it having
-one element; each string is made as long as it may be; unknown tagged fields fill the rest. The bytes are put together
+Each array that a request can have is filled with as many of the smallest elements as fit, while the arrays around it
+have one element; each string has its maximum length; unknown tagged fields fill the rest. The bytes are assembled
 directly, because a body of 100 MiB has millions of elements.
 """
 
@@ -16,11 +16,11 @@ from penstock.wire.varint import write_uvarint
 
 UNKNOWN_TAG = 99
 GIVEN = {"acks": 1}
-"""Numbers that are not zero: a producer that wants no answer is sent none."""
+"""Field values other than zero: a producer with acks=0 gets no response."""
 DISTINCT_MAX = 100_000
-"""More elements than any budget allows need not differ from each other."""
+"""Elements beyond this number, which exceeds every budget, need not differ from each other."""
 WIDE = "a" * (STRING_BYTES_MAX - 4) + "\U0001f600"
-"""Takes four bytes of memory for each byte of UTF-8."""
+"""A string that takes four bytes of memory for each byte of UTF-8."""
 
 
 class Costly(NamedTuple):
@@ -28,11 +28,11 @@ class Costly(NamedTuple):
 
     name: str
     body: Callable[[int], bytes]
-    """The body, of about that many bytes."""
+    """Builds the body, of about the given number of bytes."""
 
 
 def uvarint(value: int) -> bytes:
-    """A number as lengths of compact fields are written."""
+    """A number encoded as the length of a compact field."""
     out = bytearray()
     write_uvarint(out, value)
     return bytes(out)
@@ -63,7 +63,7 @@ class Shape:
         return length + data
 
     def least(self, field: Field, kind: FieldType, name: str = "") -> bytes:
-        """The smallest value, but for strings, which are `name`."""
+        """The smallest value, except that strings are `name`."""
         match kind:
             case Fixed():
                 return GIVEN.get(field.name, 0).to_bytes(kind.size_bytes, "big")
@@ -88,7 +88,7 @@ class Shape:
 
 
 def costly(message: type[Message], version: int) -> Iterator[Costly]:
-    """Every way that the declaration offers."""
+    """All costly bodies that the declaration allows."""
     shape = Shape(message, version)
     if shape.is_flexible:
         yield Costly("unknown tags", lambda size: shape.struct(message, tags=size // 2))
@@ -152,7 +152,7 @@ def _arrays(
 
 
 def _item(field: Field) -> Field:
-    """Elements are never null."""
+    """The field as an array element: elements are never null."""
     return replace(field, nullable=NEVER, tag=None)
 
 

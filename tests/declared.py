@@ -1,4 +1,4 @@
-"""All messages that we declare."""
+"""All declared messages."""
 
 import pkgutil
 from functools import cache

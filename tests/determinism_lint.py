@@ -1,8 +1,7 @@
-"""Finds code whose result may differ from run to run: real clocks, chance, threads, and the order of sets.
+"""Finds code whose result may differ between runs: real clocks, randomness, threads, and the iteration order of sets.
 
-It reads one file at a time and guesses no types beyond what the file says: a set is what is annotated, built or
-assigned as one in the same function, or as an attribute in the same class. `# determinism: <reason>` on the line
-excuses it.
+It reads one file at a time and infers types only from that file: a set is a name that is annotated, built or assigned
+as one in the same function, or an attribute of the same class. `# determinism: <reason>` on the line excuses a finding.
 """
 
 import ast
@@ -35,7 +34,7 @@ NAMES = {  # a name, or everything below it -> why it is banned
     "uuid.uuid1": "use the Entropy port",
     "uuid.uuid4": "use the Entropy port",
 }
-METHODS = {  # a method of whatever object -> why it is banned
+METHODS = {  # a method of any object -> why it is banned
     "run_in_executor": "use the Workers port",
     "call_soon_threadsafe": "there are no threads in a simulation",
 }
@@ -63,7 +62,7 @@ class Finding(NamedTuple):
 
 
 def lint(source: str) -> list[Finding]:
-    """What is wrong in a file, by line."""
+    """Returns the findings in a file, by line."""
     tree = ast.parse(source)
     visitor = _Visitor()
     visitor.visit(tree)
@@ -109,7 +108,7 @@ class _Visitor(ast.NodeVisitor):
         """Per class: whether self.<name> is a set."""
         self.functions: list[str] = []
         self.excused: list[ast.expr] = []
-        """Expressions whose order does not matter where they stand."""
+        """Expressions in a context where their order does not matter."""
 
     def find(self, node: ast.expr | ast.stmt, what: str, why: str) -> None:
         self.findings.append((Finding(node.lineno, what, why), node.lineno, node.end_lineno or node.lineno))
@@ -173,7 +172,7 @@ class _Visitor(ast.NodeVisitor):
 
     @staticmethod
     def takes_order(node: ast.Call) -> bool:
-        """Whether the order of its arguments' items ends up in the result."""
+        """Whether the order of its arguments' items affects the result."""
         if isinstance(node.func, ast.Name):
             return node.func.id in {
                 "list",
@@ -247,7 +246,7 @@ class _Visitor(ast.NodeVisitor):
     def is_local(self, name: str) -> bool:
         return any(name in scope for scope in self.variables)
 
-    # what is a set
+    # tracking sets
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
@@ -276,7 +275,7 @@ class _Visitor(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self.attributes.append({})
         self.variables.append({})
-        for inner in ast.walk(node):  # attributes are known to all methods, wherever they are assigned
+        for inner in ast.walk(node):  # attributes are visible to all methods, wherever they are assigned
             if isinstance(inner, ast.AnnAssign):
                 self.learn(inner.target, _is_set_type(inner.annotation))
                 if isinstance(inner.target, ast.Name) and inner in node.body:

@@ -1,4 +1,4 @@
-"""Groups in figures: commits, loading, coming together, scaling, and Kafka's own measure, beside Apache Kafka.
+"""Benchmarks of consumer groups, beside Apache Kafka: commits, loading, rebalances, scaling, and Kafka's own tool.
 
 python -m benchmarks.groups                                  everything (half an hour)
 python -m benchmarks.groups --rows commits,reload --record   adds to docs/results/groups.md
@@ -17,7 +17,7 @@ from benchmarks.side_by_side.results import CannotRecord
 
 
 def tell(row: str, contender: str, found: Figures) -> None:
-    """One line for each round, as it comes."""
+    """Prints the figures of one round."""
     cells = [f"{name}={value:,.2f}" if isinstance(value, float) else f"{name}={value}" for name, value in found.items()]
     print(f"{row:<36} {contender:<10} {'  '.join(cells)}", flush=True)
 

@@ -1,11 +1,11 @@
-"""Groups that commit: requests encoded beforehand, a few connections, answers compared as bytes. A process of its own.
+"""Load of offset commits, a separate process: pre-encoded requests, few connections, responses compared as bytes.
 
     python -m benchmarks.groups.committing ADDRESS TOPIC GROUPS PARTITIONS SECONDS LINES DEPTH RATE SHARD SHARDS
 
-Each request commits all partitions of one group, one group after the other. Every group commits once before anything is
-measured. DEPTH requests are under way on each of the LINES; with a pace (RATE > 0 a second) requests leave when they
-are due, however many are, and times count from when they were due. With a SHARD of so many only groups that lie there
-take part. The last line printed is JSON.
+Each request commits all partitions of one group, one group after the other. Every group commits once before the
+measurement. DEPTH requests are in flight on each of LINES connections. With RATE > 0 requests a second, a request is
+sent when it is due, whatever the number in flight, and its latency counts from its due time. With SHARD >= 0 only
+groups of that shard out of SHARDS take part. The last line printed is JSON.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 def frames(topic: str, groups: Sequence[str], partitions: int, offset: int) -> list[bytes]:
-    """A request of each group."""
+    """The encoded request of each group."""
     wanted = [
         OffsetCommitRequestPartition(partition_index=each, committed_offset=offset, committed_metadata="")
         for each in range(partitions)
@@ -55,17 +55,17 @@ def group_id(number: int) -> str:
 
 
 def group_ids(count: int, shard: int, shards: int) -> list[str]:
-    """So many names, of one shard or of all (-1)."""
+    """The names of `count` groups, of one shard or of all (-1)."""
     named = (group_id(number) for number in itertools.count())
     return list(itertools.islice((each for each in named if shard in (-1, partition_of(each, shards))), count))
 
 
 class Refused(Exception):
-    """A commit was not taken."""
+    """The broker refused a commit."""
 
 
 class Line(asyncio.Protocol):
-    """One connection, on which answers come in the order of requests."""
+    """One connection, on which responses arrive in the order of requests."""
 
     def __init__(self, load: "Load") -> None:
         self._load = load
@@ -100,7 +100,7 @@ class Line(asyncio.Protocol):
 
 
 class Load:
-    """Keeps lines busy, or to a pace, and keeps the times."""
+    """Keeps the connections busy, or at a fixed rate, and records latencies."""
 
     def __init__(self, requests: list[bytes], depth: int, requests_s: float) -> None:
         self._requests = requests
@@ -143,7 +143,7 @@ class Load:
             self._waits.set_exception(error)
 
     async def each_group_once(self) -> None:
-        """So that all are there."""
+        """Commits once for every group, so that all groups exist."""
         total = len(self._requests)
         for begun in range(0, total, 100):
             count = min(100, total - begun)
@@ -176,7 +176,7 @@ class Load:
             await self._until(began_s + number / self._requests_s)
 
     async def _until(self, when_s: float) -> None:
-        """Sleeps, and raises what has gone wrong meanwhile."""
+        """Sleeps until a time; raises a failure that occurs meanwhile."""
         await asyncio.wait([self._waits], timeout=max(0.0, when_s - time.perf_counter()))
         if self._waits.done():
             self._waits.result()
@@ -192,7 +192,7 @@ async def measure(
     depth: int,
     requests_s: float,
 ) -> dict[str, Any]:
-    """Commits for so long; what it saw."""
+    """Commits for the given time and returns the figures."""
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
     load = Load(frames(topic, groups, partitions, 1), depth, requests_s)

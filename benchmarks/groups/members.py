@@ -1,6 +1,6 @@
-"""A hundred members of a group in one process: librdkafka consumers, looked after by one thread.
+"""A hundred members of a group in one process: librdkafka consumers, polled by one thread.
 
-Each keeps what it was given and what was taken from it, and how long each record had lain in the log when it came.
+They record the partitions that were assigned and revoked, and the time from append to read of each record.
 """
 
 import time
@@ -18,20 +18,20 @@ TURN_S: Final = 0.002
 
 
 class NotStable(Exception):
-    """The group did not come to rest."""
+    """The group did not become stable in time."""
 
 
 class Heard(NamedTuple):
-    """A record that came."""
+    """A record that was read."""
 
     appended_s: float
     waited_s: float
 
 
 def waits(heard: Mapping[int, Sequence[Heard]], since_s: float) -> dict[int, float]:
-    """By partition: the longest time that a record has lain in the log until it was read, since then.
+    """The longest time from append to read by partition, of records appended since `since_s`.
 
-    What is written after the last one that was read waits until now: more is written all the time.
+    Records after the last one that was read count as waiting until now, because the writer never pauses.
     """
     now_s, found = time.time(), {}
     for partition, records in heard.items():
@@ -47,7 +47,7 @@ class Member:
     def __init__(self, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> None:
         self.owned: set[int] = set()
         self.lost: set[int] = set()
-        """All that was ever taken from it."""
+        """All partitions that were ever revoked or lost."""
         self._consumer: Any = confluent_kafka.Consumer(
             {
                 **CALM,
@@ -70,7 +70,7 @@ class Member:
         self.lost |= taken
 
     def turn(self, heard: Callable[[int, float], None] | None) -> None:
-        """Whatever has come, with its time of append."""
+        """Polls, and passes each record's partition and append time to `heard`."""
         for message in self._consumer.consume(100, 0):
             if message.error() is None and heard is not None:
                 heard(message.partition(), message.timestamp()[1] / 1000)
@@ -80,7 +80,7 @@ class Member:
 
 
 class Members:
-    """All of them."""
+    """All members of the group."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, partitions: int, settings: dict[str, str]) -> None:
         self._arguments = bootstrap, group, topic, settings
@@ -93,7 +93,7 @@ class Members:
             self.all.append(Member(*self._arguments))
 
     def until_stable(self, deadline_s: float) -> float:
-        """Turns until each partition has one reader and nobody has two more than another; how long that took."""
+        """Polls until each partition has one owner and partition counts differ by at most 1; returns the seconds."""
         began_s = time.monotonic()
         while not self.is_stable:
             if time.monotonic() - began_s > deadline_s:

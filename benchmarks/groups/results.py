@@ -1,4 +1,4 @@
-"""The recorded figures in docs/results/groups.json, row by row, and the page groups.md, made of them alone."""
+"""Keeps the recorded figures in docs/results/groups.json, row by row, and generates groups.md from them alone."""
 
 import datetime
 import json
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, rounded
+from harness import machine
 
 FILE: Final = FOLDER / "groups.json"
 PAGE: Final = FOLDER / "groups.md"
@@ -72,19 +72,19 @@ COLUMNS: Final = {
 
 
 def check_recordable() -> None:
-    """Refuses before minutes are spent."""
+    """Raises CannotRecord if the code is not committed; called before the measurement."""
     if machine.commit().endswith("+"):
         raise CannotRecord("src, benchmarks or pyproject.toml differ from the last commit: commit them, then record")
 
 
 def load() -> dict[str, Any]:
-    """What was recorded."""
+    """The recorded figures."""
     kept: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
     return kept
 
 
 def record(row: str, found: dict[str, Any], versions: dict[str, str]) -> None:
-    """In place of what that row had before."""
+    """Records the figures of a row in place of its earlier ones."""
     measured = {
         "date": datetime.date.today().isoformat(),
         "commit": machine.commit(),
@@ -98,7 +98,7 @@ def record(row: str, found: dict[str, Any], versions: dict[str, str]) -> None:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """All of groups.md."""
+    """The whole text of groups.md."""
     return "\n".join([METHOD, *(line for row in TITLES if row in kept for line in _section(row, kept[row]))])
 
 

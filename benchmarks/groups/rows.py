@@ -1,4 +1,4 @@
-"""What is measured of groups, on Penstock and, where it says something, on Apache Kafka by the same script in turn."""
+"""The measurements of groups, on Penstock and, where a comparison is meaningful, on Apache Kafka in turn."""
 
 import contextlib
 import json
@@ -18,18 +18,18 @@ import confluent_kafka
 from benchmarks.groups import members
 from benchmarks.groups.committing import group_id
 from benchmarks.groups.members import Members, waits
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import Broker, Kafka, Penstock
-from benchmarks.side_by_side.machine import ROOT, Cores, pinned
-from penstock.cli.cluster_nodes import LocalCluster
+from harness import machine
+from harness.kafka import kafka_tools
+from harness.load import create_topics
+from harness.machine import ROOT, Cores, pinned
+from harness.ports import free_port
+from harness.raw_client import RawClient
+from penstock.cli.sandbox.nodes import LocalCluster
 from penstock.coordinator.placement import partition_of
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from tests.compatibility import kafka_tools
-from tests.compatibility.raw_client import RawClient
-from tests.system.load import create_topics
-from tests.system.victim import free_port
 
 TOPIC: Final = "work"
 DEADLINE_S: Final = 120.0
@@ -40,7 +40,7 @@ Tell = Callable[[str, str, Figures], None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything; smaller ones are for trying out."""
+    """Sizes of the measurements; smaller ones are for trial runs."""
 
     rounds: int = 3
     seconds: float = 10.0
@@ -53,7 +53,7 @@ class Sizes:
 
 
 class Unsynced(Penstock):
-    """Acknowledges what is in the page cache, as Kafka does."""
+    """Penstock that acknowledges records in the page cache, as Kafka does."""
 
     name = "penstock-replicated"
 
@@ -65,14 +65,14 @@ class Unsynced(Penstock):
 def both_at_once(
     cores: Cores, settings: dict[str, str], kinds: tuple[type[Penstock | Kafka], ...] = (Penstock, Kafka)
 ) -> Iterator[list[Broker]]:
-    """Penstock and Apache Kafka, to be measured in turn."""
+    """Runs Penstock and Apache Kafka at the same time, to be measured in turn."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-groups-")))
         yield [stack.enter_context(kind(directory / kind.name, cores.broker, settings)) for kind in kinds]
 
 
 def contenders(directory: Path, cores: Cores, settings: dict[str, str]) -> Iterator[Broker]:
-    """Both, one after the other is done with."""
+    """Runs Penstock, and after it Apache Kafka."""
     for kind in (Penstock, Kafka):
         with kind(directory / kind.name, cores.broker, settings) as broker:
             yield broker
@@ -82,7 +82,7 @@ def contenders(directory: Path, cores: Cores, settings: dict[str, str]) -> Itera
 
 
 def commits(sizes: Sizes, tell: Tell) -> Figures:
-    """Ten thousand groups on one coordinator."""
+    """Commits of ten thousand groups on one coordinator."""
     cores = machine.divided_cores()
     paced_s = 20_000 / sizes.partitions
     loads = {"as fast as it goes": (16, 8, 0.0), "20,000 offsets/s": (16, 1, paced_s)}
@@ -94,7 +94,7 @@ def commits(sizes: Sizes, tell: Tell) -> Figures:
         for _ in range(sizes.rounds):
             for what, (lines, depth, requests_s) in loads.items():
                 for broker in both:
-                    os.sync()  # what the other one has left to write
+                    os.sync()  # writes back dirty pages of the other broker
                     before = machine.cpu_seconds(broker.pid)
                     shape = (sizes.groups, sizes.partitions, sizes.seconds, lines, depth, requests_s)
                     seen = commit(broker.address, cores.load, *shape)
@@ -116,7 +116,7 @@ def commit(address: str, cpus: Sequence[int], *shape: float, shard: int = -1, sh
 
 
 def until_coordinated(address: str, group: str) -> str:
-    """Where the coordinator of a group is, as soon as it has one."""
+    """Waits until a group has a coordinator, and returns its address."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         with contextlib.suppress(OSError), RawClient(address) as client:
@@ -133,7 +133,7 @@ def until_coordinated(address: str, group: str) -> str:
 
 
 def reload(sizes: Sizes, tell: Tell) -> Figures:
-    """The coordinator of a million commits is killed; how long until another one knows them."""
+    """Kills the coordinator of a million commits; measures the time until another one has loaded them."""
     cores = machine.divided_cores()
     rounds = []
     with tempfile.TemporaryDirectory(prefix="penstock-groups-") as temporary:
@@ -191,7 +191,7 @@ def _knows(address: str, group: str, partitions: int) -> bool:
 
 
 def stable(sizes: Sizes, tell: Tell) -> Figures:
-    """A hundred members join at once, and then one more, while everything is being read."""
+    """Lets a hundred members join at once, and then one more while all partitions are being read."""
     cores = machine.divided_cores()
     found: Figures = {}
     settings = {**ONE_SHARD, "group.initial.rebalance.delay.ms": "3000"}
@@ -245,7 +245,7 @@ def _come_together(address: str, group: str, protocol: dict[str, str], sizes: Si
 
 
 class Writer(threading.Thread):
-    """Ten records a second for each partition."""
+    """Produces ten records a second to each partition."""
 
     def __init__(self, address: str, partitions: int) -> None:
         super().__init__(daemon=True)
@@ -273,7 +273,7 @@ class Writer(threading.Thread):
 
 
 def scaling(sizes: Sizes, tell: Tell) -> Figures:
-    """Members that wait 5 ms for each record: one, two, four, eight; beside another group that stands still."""
+    """Throughput of one, two, four and eight members that wait 5 ms for each record."""
     cores = machine.divided_cores()
     found: Figures = {}
     with tempfile.TemporaryDirectory(prefix="penstock-groups-") as temporary:
@@ -316,7 +316,7 @@ def _work(address: str, group: str, count: int, sizes: Sizes) -> Figures:
         consumer.subscribe([TOPIC])
         while len(consumer.assignment()) != 16 // count:
             consumer.poll(0.05)
-            consumer.pause(consumer.assignment())  # else whoever came first would run through all of it meanwhile
+            consumer.pause(consumer.assignment())  # else the first member would read everything meanwhile
         begin.wait()
         consumer.resume(consumer.assignment())
         while not end.is_set():
@@ -343,7 +343,7 @@ def _work(address: str, group: str, count: int, sizes: Sizes) -> Figures:
 
 
 def perf(sizes: Sizes, tell: Tell) -> Figures:
-    """`kafka-consumer-perf-test` reads a topic with a new group, on both in turn."""
+    """Reads a topic by `kafka-consumer-perf-test` with a new group, on both brokers in turn."""
     cores = machine.divided_cores()
     found: Figures = {}
     with both_at_once(cores, {**ONE_SHARD, "group.initial.rebalance.delay.ms": "0"}) as both:
@@ -351,7 +351,7 @@ def perf(sizes: Sizes, tell: Tell) -> Figures:
             broker.create(TOPIC, 4, {})
             until_coordinated(broker.address, "perf")
             _fill_well(broker.address, sizes.records)
-        for number in range(-1, sizes.rounds):  # the first one warms up
+        for number in range(-1, sizes.rounds):  # the first round warms up
             for protocol in ("classic", "consumer"):
                 for broker in both:
                     seen = _perf_once(broker.address, f"perf-{protocol}-{number}", protocol, sizes.records, cores)

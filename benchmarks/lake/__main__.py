@@ -1,8 +1,8 @@
-"""A topic into a Delta table: our lake beside Spark's Kafka connector with delta-spark, in one session and in turn.
+"""Benchmarks copying a topic to a Delta table: our lake and Spark's Kafka connector with delta-spark, in turn.
 
     python -m benchmarks.lake [--records 10000000] [--rounds 3] [--record]
 
-`--record` writes docs/results/lake.json and lake.md; it takes committed code only.
+Both run in one session. `--record` writes docs/results/lake.json and lake.md; it requires committed code.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lake import payload, results
+from harness import maven
+from harness.penstock_node import PenstockNode
+from harness.spark import delta_session, spark_session
 from penstock.client.blocking import SyncClient
 from penstock.spark.lake.table import live_files, open_table
 from penstock.spark.project.plan import Project, project_of
 from penstock.spark.running.checkpoint import Checkpoint
 from penstock.spark.running.lake_stream import LakeStream
-from tests.compatibility import maven, spark_session
-from tests.compatibility.penstock_node import PenstockNode
-from tests.spark import delta_session
 
 TOPIC = "records"
 PARTITIONS = 4
@@ -58,7 +58,7 @@ class Contest:
         self._records = records
 
     def run(self, contender: str, number: int) -> float:
-        """Seconds from the start of a query to its end; everything is in the table then."""
+        """Seconds from the start of a query to its end, when all records are in the table."""
         place = self._directory / f"{contender}-{number}"
         began_s = time.perf_counter()
         (self._ours if contender == OURS else self._theirs)(place)
@@ -68,7 +68,7 @@ class Contest:
         return took_s
 
     def project(self, place: Path) -> Project:
-        """What a user would write into penstock.yml."""
+        """The project that a user would describe in penstock.yml."""
         lake = {"kind": "lake", "from": {"topic": TOPIC}, "to": {"delta": "table"}, "max_batch": "4 GB"}
         described = {"cluster": {"bootstrap": self._bootstrap}, "pipelines": {"lake": lake}}
         return project_of(described, place / "penstock.yml")
@@ -83,7 +83,7 @@ class Contest:
             stream.close()
 
     def _theirs(self, place: Path) -> None:
-        """As Spark's and Delta's documentation have it, with the same columns."""
+        """Runs the stream as Spark's and Delta's documentation show it, with the same columns."""
         options = {"kafka.bootstrap.servers": self._bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
         frame = self.spark.readStream.format("kafka").options(**options).option("includeHeaders", "true").load()
         writer = frame.selectExpr("*", "to_date(timestamp) AS day").writeStream.format("delta").partitionBy("day")
@@ -92,7 +92,7 @@ class Contest:
 
 
 def measure(directory: Path, records: int, rounds: int) -> dict[str, Any]:
-    """Seconds of each round, and what the tables are made of."""
+    """Seconds of each round, and file counts and sizes of the tables."""
     node_place = directory / "node"
     node_place.mkdir()
     with PenstockNode(node_place) as node:
@@ -122,7 +122,7 @@ def measure(directory: Path, records: int, rounds: int) -> dict[str, Any]:
 
 
 def table_sizes(table: Path) -> dict[str, int]:
-    """How many files, and how large they are together."""
+    """Number and total size of a table's files."""
     found = open_table(str(table))
     assert found is not None
     files = live_files(found)
@@ -130,7 +130,7 @@ def table_sizes(table: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Prints, and records if asked to."""
+    """Measures, and prints or records the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)

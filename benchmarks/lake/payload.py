@@ -10,7 +10,7 @@ FLUSH_S = 600
 
 
 def produce(bootstrap: str, topic: str, count: int, partitions: int) -> None:
-    """Half of each value is noise, half of it repeats; keys are numbers."""
+    """Produces records with numbered keys; half of each value is random, the other half is repetitive."""
     chance = random.Random(1)
     pool = [chance.randbytes(VALUE_BYTES // 2) + b"%050d" % number for number in range(POOL)]
     producer = confluent_kafka.Producer(

@@ -1,4 +1,4 @@
-"""The recorded figures in docs/results/lake.json, and the page lake.md, made of them and of nothing else."""
+"""Keeps the recorded figures in docs/results/lake.json and generates lake.md from them alone."""
 
 import datetime
 import importlib.metadata
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, rounded
+from harness import machine
 
 FILE = FOLDER / "lake.json"
 PAGE = FOLDER / "lake.md"
@@ -29,13 +29,13 @@ query to its end, with everything committed; a first round of each warms up and 
 
 
 def check_recordable() -> None:
-    """Refuses before minutes are spent."""
+    """Raises CannotRecord if the code is not committed; called before the measurement."""
     if machine.commit().endswith("+"):
         raise CannotRecord("src, benchmarks or pyproject.toml differ from the last commit: commit them, then record")
 
 
 def record(found: dict[str, Any]) -> None:
-    """In place of what was recorded before."""
+    """Records the figures in place of earlier ones."""
     versions = {each: importlib.metadata.version(each) for each in VERSIONS}
     measured = {
         "date": datetime.date.today().isoformat(),
@@ -49,7 +49,7 @@ def record(found: dict[str, Any]) -> None:
 
 
 def page(kept: dict[str, Any]) -> str:
-    """All of lake.md."""
+    """The whole text of lake.md."""
     about = kept["measured"]
     shape = about["machine"]
     versions = ", ".join(f"{each} {shape[each]}" for each in VERSIONS)
@@ -62,7 +62,7 @@ def page(kept: dict[str, Any]) -> str:
 
 
 def tables(found: dict[str, Any]) -> Iterator[str]:
-    """What was seen, and what was to be shown."""
+    """The table of figures, and the comparison with the goal."""
     count = found["records"]
     yield f"## {count:,} records of {found['value_bytes']} bytes, {found['partitions']} partitions, two cores"
     yield ""

@@ -1,4 +1,4 @@
-"""A cluster on several machines, under the load of several: python -m benchmarks.machines inventory.toml."""
+"""Measures a cluster on several machines under load from several: python -m benchmarks.machines inventory.toml."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ KINDS = ("produce", "consume")
 
 
 def measure(inventory: Inventory) -> tuple[str, list[Round]]:
-    """Starts all, loads it, ends all; the page, and what it was made of."""
+    """Starts the cluster, applies the load and stops the cluster; returns the page and its rounds."""
     cluster = Cluster(inventory)
     versions = cluster.versions()
     try:

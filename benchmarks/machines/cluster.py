@@ -1,7 +1,7 @@
-"""The nodes of a cluster on several machines: started, looked at and ended through shells.
+"""The nodes of a cluster on several machines, started, sampled and stopped through shells.
 
-What must stay true: a process is signalled only when its command line names our directory, and a directory is removed
-only when this run made it.
+Invariants: a process is signalled only if its command line names our directory, and a directory is removed only if
+this run made it.
 """
 
 import json
@@ -24,7 +24,7 @@ MARK = "made-by-penstock-machines"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the brokers of one machine have used so far."""
+    """Resources that the brokers of one machine have used so far."""
 
     cpu_s: float
     memory_mb: float
@@ -44,7 +44,7 @@ class Cluster:
     # --- machines -------------------------------------------------------------------------------------------------
 
     def on_all(self, work: Callable[[Machine, Shell], T], machines: list[Machine] | None = None) -> dict[str, T]:
-        """The same on several machines at once."""
+        """Calls `work` for several machines concurrently."""
         wanted = list(self.inventory.machines) if machines is None else machines
         with ThreadPoolExecutor(len(wanted)) as threads:
             found = threads.map(lambda machine: work(machine, self.shells[machine.name]), wanted)
@@ -55,18 +55,18 @@ class Cluster:
         return [machine for machine in self.inventory.machines if machine.brokers]
 
     def penstock(self, shell: Shell, *arguments: str, timeout_s: float = UP_S) -> str:
-        """The command line on a machine."""
+        """Runs the `penstock` command on a machine."""
         return shell.run(f"{self.inventory.command} {shlex.join(arguments)}", timeout_s=timeout_s)
 
     def versions(self) -> dict[str, str]:
-        """Asked first: who cannot be reached, or has no penstock, is told before anything is started."""
+        """The versions of all machines; fails before anything is started if one is unreachable or lacks penstock."""
         return self.on_all(lambda _machine, shell: self.penstock(shell, "--version").strip())
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts all, and waits until the cluster is well."""
-        for machine in self.with_brokers:  # one after the other: several of them may be one machine
+        """Starts all nodes, and waits until the cluster is healthy."""
+        for machine in self.with_brokers:  # sequentially: several of them may be one machine
             self._make_directory(machine, self.shells[machine.name])
         for node in self._nodes:
             self._start(node, self.shells[node.machine.name])
@@ -105,7 +105,7 @@ class Cluster:
         return f"tail -q -n 2 {self._home(machine)}/node-*/log"
 
     def sample(self) -> dict[str, Sample]:
-        """What the brokers of every machine have used so far."""
+        """Resources that the brokers of every machine have used so far."""
         return self.on_all(self._sample, self.with_brokers)
 
     def _sample(self, machine: Machine, shell: Shell) -> Sample:
@@ -122,7 +122,7 @@ class Cluster:
         return Sample(used / int(ticks_per_s), memory_kib * 1024 / 1e6, float(disk_mb))
 
     def stop(self) -> None:
-        """Ends all nodes, and removes their files."""
+        """Stops all nodes, and removes their files."""
         self.on_all(self._stop, self.with_brokers)
 
     def _stop(self, machine: Machine, shell: Shell) -> str:
@@ -148,7 +148,7 @@ class Cluster:
         )
 
     def load(self, kind: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
-        """Every generator of every machine at once: the machine, and what `penstock bench` told there."""
+        """Runs all generators at once; returns each one's machine and the figures of its `penstock bench`."""
         load = self.inventory.load
         own = ["--record-bytes", str(load.record_bytes), "--batch-bytes", str(load.batch_bytes)]
         if kind == "produce":

@@ -1,6 +1,6 @@
-"""Which machines there are and what runs on them: a file in TOML.
+"""The inventory: a TOML file that lists the machines and the processes on them.
 
-What must stay true: whatever the file says wrong is told in a sentence before anything is started anywhere.
+Invariant: an error in the file is reported in a sentence before anything is started.
 """
 
 import re
@@ -22,13 +22,13 @@ class WrongInventory(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine; without `ssh`, commands run in a shell of this one."""
+    """One machine; without `ssh`, commands run in a local shell."""
 
     name: str
     address: str
-    """Where other machines reach it."""
+    """The address at which other machines reach it."""
     ssh: str | None = None
-    """What ssh is called with, user@host for example."""
+    """The target argument of ssh, user@host for example."""
     brokers: int = 0
     is_controller: bool = False
     """Whether the first of its brokers is a controller, too."""
@@ -37,7 +37,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What is written to and read."""
+    """The topic that generators write and read."""
 
     partitions: int = 12
     replicas: int = 3
@@ -46,7 +46,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What every generator does."""
+    """The load of every generator."""
 
     seconds: float = 30.0
     record_bytes: int = 100
@@ -66,30 +66,30 @@ class Node:
 
     @property
     def address(self) -> str:
-        """For clients."""
+        """The address for clients."""
         return f"{self.machine.address}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All of it."""
+    """The whole inventory."""
 
     machines: tuple[Machine, ...]
     topic: Topic = Topic()
     load: Load = Load()
     directory: str = "/var/tmp/penstock-machines"
-    """On each machine; made anew, and removed in the end."""
+    """The directory on each machine; created at the start and removed at the end."""
     command: str = "penstock"
-    """How the command line is called on each machine."""
+    """The `penstock` command on each machine."""
     port: int = 19_092
-    """The first one that is used."""
+    """The first port that is used."""
 
     def home(self, machine: Machine) -> str:
-        """Where a machine has its nodes: several "machines" may be one."""
+        """The folder of a machine's nodes; entries of the inventory may share one physical machine."""
         return f"{self.directory}/{machine.name}"
 
     def nodes(self) -> list[Node]:
-        """Numbered over all machines, those that are controllers first on theirs."""
+        """The nodes, numbered over all machines; a controller is the first node of its machine."""
         found: list[Node] = []
         for machine in self.machines:
             for at in range(machine.brokers):
@@ -100,13 +100,13 @@ class Inventory:
 
     @property
     def bootstrap(self) -> str:
-        """One broker of every machine."""
+        """The address of one broker of every machine."""
         firsts = {node.machine.name: node.address for node in reversed(self.nodes())}
         return ",".join(firsts[machine.name] for machine in self.machines if machine.name in firsts)
 
 
 def read(path: Path) -> Inventory:
-    """The inventory in a file; WrongInventory says what is wrong with it."""
+    """Reads an inventory from a file; raises WrongInventory if it is invalid."""
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""Shells on machines: over ssh, or on this one. Whatever is done on a machine is a script that one of them runs."""
+"""Shells that run scripts on a machine, over ssh or locally. All actions on a machine are such scripts."""
 
 import shlex
 import subprocess
@@ -11,19 +11,19 @@ SECONDS = 60.0
 
 
 class Failed(Exception):
-    """A script did not end well; the text says where, and what was said."""
+    """A script failed; the text names the machine and the error."""
 
 
 class Shell(Protocol):
     """Runs scripts on one machine."""
 
     def run(self, script: str, given: str = "", timeout_s: float = SECONDS) -> str:
-        """What the script printed; Failed if it did not end well."""
+        """Runs a script and returns its output; raises Failed if it fails."""
         ...
 
 
 class LocalShell:
-    """On this machine."""
+    """Runs scripts on this machine."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -33,7 +33,7 @@ class LocalShell:
 
 
 class SshShell:
-    """On another one, where ssh needs no password; ports, keys and jumps belong into ~/.ssh/config."""
+    """Runs scripts on another machine, where ssh needs no password; ports, keys and jumps belong in ~/.ssh/config."""
 
     def __init__(self, name: str, target: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""What was found on all machines, as one page."""
+"""The figures of all machines, as one page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from penstock.sizing.demand import Load as SizedLoad
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One load: what generators told, and what brokers used meanwhile."""
+    """One load: the generators' figures, and the brokers' resource use before and after."""
 
     kind: str
     told: list[tuple[str, dict[str, Any]]]
@@ -21,7 +21,7 @@ class Round:
 
     @property
     def mb_s(self) -> float:
-        """Of all generators together."""
+        """Throughput of all generators together."""
         return float(sum(found["mb_per_s"] for _, found in self.told))
 
     @property
@@ -30,7 +30,7 @@ class Round:
 
     @property
     def cpu_s(self) -> float:
-        """Of all brokers."""
+        """CPU time of all brokers."""
         return sum(self.after[name].cpu_s - self.before[name].cpu_s for name in self.after)
 
     @property
@@ -39,7 +39,7 @@ class Round:
 
 
 def page(inventory: Inventory, versions: dict[str, str], rounds: list[Round]) -> str:
-    """Markdown."""
+    """The page as Markdown."""
     brokers = len(inventory.nodes())
     generators = sum(machine.generators for machine in inventory.machines)
     topic = inventory.topic
@@ -81,7 +81,7 @@ def _brokers(each: Round, name: str) -> str:
 
 
 def _against_the_plan(inventory: Inventory, produced: Round) -> str:
-    """What `penstock plan` would have supposed: where it is far off, its figures do not hold on these machines."""
+    """The CPU time per GB that `penstock size` assumes; if it is far off, the plan does not hold on these machines."""
     topic, load = inventory.topic, inventory.load
     asked = SizedLoad(
         produced.mb_s * 1e6,
@@ -92,4 +92,4 @@ def _against_the_plan(inventory: Inventory, produced: Round) -> str:
         batch_bytes=load.batch_bytes,
         durability=Durability(topic.durability),
     )
-    return f"`penstock plan` supposes {cores(asked) / (produced.mb_s / 1e3):,.2f} for this kind of produce load."
+    return f"`penstock size` supposes {cores(asked) / (produced.mb_s / 1e3):,.2f} for this kind of produce load."

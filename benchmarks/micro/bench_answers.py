@@ -1,21 +1,23 @@
-"""Metadata in microseconds per request, without sockets: from the frame to the answer's bytes.
+"""Metadata in microseconds per request, without sockets: from the request's frame to the response's bytes.
 
     python -m benchmarks.micro.bench_answers [--json]
 
-Each is compared with the same answer written by the codec from scratch.
+Each response is compared with the same response encoded from scratch.
 """
 
 from collections.abc import Coroutine
 from typing import Any, cast
 
 from benchmarks.micro.timing import Row, compare, report
+from penstock.host.clock import HostClock
 from penstock.metadata.image import Broker, Image, Partition, Topic
 from penstock.metadata.records import BrokerEndpoint
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.shelves import Shelves
-from penstock.server.handlers.metadata import metadata
-from penstock.server.metadata_answer import UNTOLD_OPERATIONS, TopicPieces, describe_topic
-from penstock.server.serving import Answer, Call
+from penstock.server.connections.serving import Answer, Call
+from penstock.server.handlers.topics.metadata import MetadataHandler
+from penstock.server.handlers.topics.metadata_answer import UNTOLD_OPERATIONS, TopicPieces, describe_topic
+from penstock.server.membership.broker_grace import BrokerGrace
 from penstock.wire.api import Api
 from penstock.wire.codec import decode_request, encode
 from penstock.wire.headers import response_frame
@@ -29,19 +31,15 @@ from penstock.wire.messages.metadata import (
 VERSION = 12
 LIMIT_US = 2_000
 SIZES = ((1, 1_000), (1_000, 1), (100, 10), (10_000, 1))
-"""Topics and partitions of each."""
+"""Number of topics, and partitions per topic."""
 
 
-class Place:
-    """What the handler needs of a node."""
+class BenchController:
+    """The attributes of a controller that the handler needs."""
 
     def __init__(self, topics: int, partitions: int) -> None:
-        self.controller = self
         self.node_id = 1
         self.settings = BrokerSettings()
-        self.identity = {"cluster_id": "bench"}
-        self.directory = self
-        self.topic_pieces = TopicPieces()
         endpoint = BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0)
         made = [
             Topic(
@@ -54,7 +52,7 @@ class Place:
 
 
 def run_now(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Runs what never waits."""
+    """Runs a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -63,9 +61,10 @@ def run_now(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 def rows(topics: int, partitions: int) -> list[Row]:
-    place = Place(topics, partitions)
-    image = place.image
-    call = Call(cast("Any", place), Api.METADATA, VERSION, 7, "bench", "peer:1", "127.0.0.1:9092")
+    controller, missing = cast("Any", BenchController(topics, partitions)), cast("Any", None)
+    handler = MetadataHandler(controller, missing, missing, BrokerGrace(HostClock()), TopicPieces(), "bench")
+    image: Image = controller.image
+    call = Call(Api.METADATA, VERSION, 7, "bench", "peer:1", "127.0.0.1:9092")
     names = sorted(image.topics)
     requests = {
         "all": MetadataRequest(topics=None),
@@ -84,7 +83,7 @@ def rows(topics: int, partitions: int) -> list[Row]:
             return response_frame(response, VERSION, 7)
 
         def ours(frame: memoryview = frame) -> object:
-            return run_now(metadata(decode_request(MetadataRequest, VERSION, frame), call))
+            return run_now(handler.metadata(decode_request(MetadataRequest, VERSION, frame), call))
 
         limit = LIMIT_US if len(asked) * partitions <= 1_000 else None
         found.append(compare(f"{topics:,} × {partitions:,}, {what}", ours, from_scratch, "from scratch", limit))

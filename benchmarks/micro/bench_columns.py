@@ -1,10 +1,10 @@
-"""Columns: what it costs to turn record batches into finished Arrow arrays, on one core.
+"""The cost of decoding record batches into finished Arrow arrays, on one core.
 
     python -m benchmarks.micro.bench_columns [--rounds 40] [--record]
 
-Records have a value of 100 bytes and a key of 9; what a Fetch answer might bring, 65,536 of them, is decoded into all
-columns of Spark's Kafka connector. The cases take turns, and of each the best round counts: a shared machine only ever
-adds time. `--record` writes docs/results/columns.md.
+Records have a value of 100 bytes and a key of 9. 65,536 of them, as a Fetch response may carry, are decoded into all
+columns of Spark's Kafka connector. The cases take turns, and the best round of each counts: a shared machine only adds
+time. `--record` writes docs/results/columns.md.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from penstock.records.builder import BatchBuilder
 from penstock.records.compression import Codec
-from penstock.spark.columns import Wanted
+from penstock.spark.columns import RecordRange
 from penstock.spark.columns.compiled import CompiledColumns
 from penstock.spark.columns.decoding import MakeColumns, stream
 from penstock.spark.columns.loading import load
@@ -31,7 +31,7 @@ RECORDS = 65_536
 LARGE, SMALL = 1_024, 128
 VALUE = (b'{"sensor": "pump-17", "pressure_kpa": 412.7, "flow": 88.1, "ok": true} ' * 2)[:100]
 HEADERS = (("traceparent", b"0af7651916cd43dd8448eb211c80319c"), ("kind", b"reading"))
-WANTED = Wanted("readings", 3, 0, 2**62)
+WANTED = RecordRange("readings", 3, 0, 2**62)
 RECORDS_PER_SECOND_MIN = 10_000_000
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
 
 def build(batch_records: int, headers: tuple[tuple[str, bytes], ...] = (), codec: Codec = Codec.NONE) -> bytes:
-    """Batches that lie one after another, as in a Fetch answer."""
+    """Consecutive batches, as in a Fetch response."""
     data = bytearray()
     for base_offset in range(0, RECORDS, batch_records):
         builder = BatchBuilder(base_offset=base_offset, codec=codec)
@@ -56,7 +56,7 @@ def build(batch_records: int, headers: tuple[tuple[str, bytes], ...] = (), codec
 
 
 def decode(data: bytes, make_columns: MakeColumns, *, has_headers: bool = False, checks_crc: bool = True) -> None:
-    """Decode and let go, as Spark does with each record batch that it is handed."""
+    """Decodes all batches and drops each result at once, as Spark does."""
     wanted = WANTED._replace(has_headers=has_headers)
     rows = sum(table.num_rows for table in stream(data, wanted, checks_crc=checks_crc, make_columns=make_columns))
     assert rows == RECORDS

@@ -1,11 +1,11 @@
-"""A cluster of a million partitions in one controller: loading it, losing a broker, writing a snapshot.
+"""A million partitions in one controller: loading them, losing a broker, writing a snapshot.
 
     python -m benchmarks.micro.bench_controller [--topics 1000] [--partitions 1000] [--brokers 300] [--json] [--record]
 
-The records lie in a file, as a snapshot would; a fresh process reads and applies them, so that its memory is that of
-the image and of nobody else. A broker then falls silent, and the controller decides piece by piece until nothing is led
-by it any more; every piece is encoded, decoded and applied, as a log would have it. Collections of garbage are counted
-in: the image is frozen once it is loaded, as a server has to do.
+The records are in a file, like a snapshot; a fresh process reads and applies them, so that its memory is that of the
+image alone. Then a broker stops sending heartbeats, and the controller decides piece by piece until that broker leads
+nothing; every piece is encoded, decoded and applied, as through a log. Garbage collections are included: the image is
+frozen (`gc.freeze`) once it is loaded, as a server does.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
+from harness.metadata_world import Dice
 from penstock.host.files import HostDisk
 from penstock.host.workers import ThreadWorkers
 from penstock.metadata.cluster_commands import Heartbeat, Tick
@@ -44,10 +45,9 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.view import ELR_FEATURE, finished
 from penstock.raft.ports import SnapshotId
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
-from penstock.server.metadata_log import snapshot_batches
-from penstock.server.quorum_snapshots import open_shelf, path_of
+from penstock.server.quorum.metadata_log import snapshot_batches
+from penstock.server.quorum.quorum_snapshots import open_shelf, path_of
 from penstock.wire.types import ZERO_UUID
-from tests.unit.metadata.world import Dice
 
 REPLICATION_FACTOR: Final = 3
 READ_BYTES: Final = 1 << 20
@@ -65,7 +65,7 @@ LIMITS: Final = {
 
 
 def cluster(topics: int, partitions: int, brokers: int) -> Iterator[MetadataRecord]:
-    """Brokers in three racks, topics spread over them."""
+    """The records of brokers in three racks and of topics spread over them."""
     yield FeatureLevelRecord(name=ELR_FEATURE, feature_level=1)
     feature = BrokerFeature(name=ELR_FEATURE, min_supported_version=0, max_supported_version=1)
     controller = Controller(0, BrokerSettings(), Dice())
@@ -108,7 +108,7 @@ def read(path: Path) -> Iterator[bytes]:
 
 
 class Pauses:
-    """The longest collection of garbage."""
+    """Records the longest garbage collection."""
 
     def __init__(self) -> None:
         self.longest_ms = 0.0
@@ -156,7 +156,7 @@ def _peak_mb() -> float:
 
 
 def fail_one_broker(controller: Controller) -> dict[str, float]:
-    """Everybody but broker 0 is heard, until it is fenced and leads nothing."""
+    """Heartbeats come from all brokers but broker 0, until it is fenced and leads nothing."""
     now = 1_000_000
     controller.begin(now)
     others = [broker for broker in controller.image.brokers.values() if broker.broker_id]
@@ -191,7 +191,7 @@ def fail_one_broker(controller: Controller) -> dict[str, float]:
 
 
 class Neighbour:
-    """Somebody on the same loop who always wants the next turn, and how long it waited at most."""
+    """A task on the same loop that is always ready to run, and the longest time that it waited."""
 
     def __init__(self) -> None:
         self.longest_ms = 0.0
@@ -204,7 +204,7 @@ class Neighbour:
 
 
 async def snapshot(controller: Controller, directory: Path) -> dict[str, float]:
-    """As a server writes it, to a real disk."""
+    """Writes a snapshot to a real disk, as a server does."""
     with closing(ThreadWorkers(1)) as workers:
         shelf = await open_shelf(HostDisk(directory, workers))
         snapshot_id = SnapshotId(1, 1)

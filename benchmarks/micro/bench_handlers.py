@@ -1,8 +1,8 @@
-"""Produce and Fetch in microseconds per request, without sockets: from the frame to the buffers of the answer.
+"""Produce and Fetch in microseconds per request, without sockets: from the frame to the buffers of the response.
 
     python -m benchmarks.micro.bench_handlers [--json] [--profile produce|fetch1|fetch100|idle]
 
-Produce is compared with the bare append of the same batch to a log, Fetch with the bare look-ups in the logs.
+Produce is compared with appending the same batch to a log, Fetch with the reads from the logs alone.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import cProfile
 import pstats
 import sys
 from collections.abc import Callable
+from typing import Any, cast
 
 from benchmarks.micro.timing import Row, compare, report
 from penstock.host.clock import HostClock
@@ -20,12 +21,13 @@ from penstock.log.settings import Durability, LogSettings
 from penstock.model.ports import FileSlice
 from penstock.records.builder import BatchBuilder
 from penstock.replication.fetch_sessions import FetchSessions
-from penstock.server.handlers.fetch import fetch
-from penstock.server.handlers.produce import produce
-from penstock.server.partition import Partition
-from penstock.server.partitions import Partitions
-from penstock.server.predecessors import Predecessors
-from penstock.server.serving import Call
+from penstock.server.connections.serving import Call
+from penstock.server.handlers.records.fetch import FetchHandler
+from penstock.server.handlers.records.produce import ProduceHandler
+from penstock.server.loop.deadlines import Deadlines
+from penstock.server.partitions.partition import Partition
+from penstock.server.partitions.partitions import Partitions
+from penstock.server.partitions.sequence_gaps import SequenceGaps
 from penstock.wire.api import Api
 from penstock.wire.codec import decode_request, encode
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -39,14 +41,15 @@ MANY = 1_000
 
 
 class BenchNode:
-    """Just what the two handlers need."""
+    """The two handlers, without the collaborators that the requests measured here never reach."""
 
     def __init__(self, directory: DataDirectory) -> None:
         self.directory = directory
-        self.clock = HostClock()
         self.partitions = Partitions()
         self.fetch_sessions = FetchSessions(HostEntropy())
-        self.predecessors = Predecessors()
+        clock, missing = HostClock(), cast("Any", None)
+        self.producing = ProduceHandler(self.partitions, SequenceGaps(), Deadlines(), missing, missing, clock)
+        self.fetching = FetchHandler(self.partitions, missing, self.fetch_sessions, missing, missing, clock)
 
 
 def a_batch() -> bytearray:
@@ -68,8 +71,8 @@ async def a_node() -> BenchNode:
     return node
 
 
-def call(node: BenchNode, api: int, version: int) -> Call:
-    return Call(node, Api(api), version, 7, "me", "peer:1", "local:2")  # type: ignore[arg-type]
+def call(api: int, version: int) -> Call:
+    return Call(Api(api), version, 7, "me", "peer:1", "local:2")
 
 
 def producing(node: BenchNode) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -82,10 +85,11 @@ def producing(node: BenchNode) -> tuple[Callable[[], object], Callable[[], objec
     frame = memoryview(encode(request, PRODUCE_VERSION))
     offset_at = bytes(frame).index(bytes(batch))
     log = node.directory.logs["bench-0"]
+    produce = node.producing.produce
 
     def handle() -> object:
         frame[offset_at : offset_at + 8] = bytes(8)  # a client sends base offset 0
-        return produce(call(node, 0, PRODUCE_VERSION), frame, 0)
+        return produce(call(0, PRODUCE_VERSION), frame, 0)
 
     def bare() -> object:
         batch[0:8] = bytes(8)
@@ -100,9 +104,10 @@ def fetching(node: BenchNode, first: int, count: int) -> tuple[Callable[[], obje
     request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50 << 20, topics=topics, session_epoch=-1)
     frame = memoryview(encode(request, FETCH_VERSION))
     logs = [node.directory.logs[f"bench-{first + n}"] for n in range(count)]
+    fetch = node.fetching.fetch
 
     def handle() -> object:
-        answer = fetch(decode_request(FetchRequest, FETCH_VERSION, frame), call(node, 1, FETCH_VERSION))
+        answer = fetch(decode_request(FetchRequest, FETCH_VERSION, frame), call(1, FETCH_VERSION))
         assert isinstance(answer, list)
         for buffer in answer:
             if isinstance(buffer, FileSlice):
@@ -120,17 +125,18 @@ def fetching(node: BenchNode, first: int, count: int) -> tuple[Callable[[], obje
 
 
 def idling(node: BenchNode) -> tuple[Callable[[], object], Callable[[], object]]:
-    """An incremental session of many partitions of which one has something; the other figure is a full request."""
+    """An incremental fetch session of many partitions, one of which has records; compared with a full request."""
     wanted = [
         FetchPartition(partition=MANY // 2 + n - 1, fetch_offset=0, partition_max_bytes=1 << 20)
         for n in range(MANY // 2)
     ]
     topics = [FetchTopic(topic_id=TOPIC_ID, partitions=wanted)]
+    fetch = node.fetching.fetch
 
     def ask(session_id: int, epoch: int, asked: list[FetchTopic]) -> object:
         request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=asked, session_id=session_id, session_epoch=epoch)
         frame = memoryview(encode(request, FETCH_VERSION))
-        answer = fetch(decode_request(FetchRequest, FETCH_VERSION, frame), call(node, 1, FETCH_VERSION))
+        answer = fetch(decode_request(FetchRequest, FETCH_VERSION, frame), call(1, FETCH_VERSION))
         assert isinstance(answer, list)
         for buffer in answer:
             if isinstance(buffer, FileSlice):

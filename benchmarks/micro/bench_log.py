@@ -1,8 +1,8 @@
-"""The log in microseconds: appending 64 KiB batches against a bare loop of CRC32C and pwrite on the same bytes.
+"""Log appends in microseconds: 64 KiB batches against a bare loop of CRC32C and pwrite on the same bytes.
 
     python -m benchmarks.micro.bench_log [--json]
 
-The rule: at least 0.6 of the bare loop's rate, that is at most 1.67 of its time per batch.
+The limit: at least 0.6 of the bare loop's rate, that is at most 1.67 times its time per batch.
 """
 
 import asyncio

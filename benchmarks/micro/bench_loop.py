@@ -1,10 +1,10 @@
-"""Callbacks per second of one core on the virtual-time loop: asyncio alone, and the toy service with all its faults."""
+"""Callbacks per second on one core of the virtual-time loop: asyncio alone, and the toy service with all its faults."""
 
 import asyncio
 from time import process_time
 
+from harness.toy_service import run_seed
 from penstock.simulator.loop import new_loop
-from tests.simulation.toy import run_seed
 
 PAIRS = 50
 ROUNDS = 1_000

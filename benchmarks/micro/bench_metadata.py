@@ -1,24 +1,25 @@
-"""A topic more in a large cluster, in microseconds: the image alone, and the controller from command to image.
+"""Creating a topic in a large cluster, in microseconds: the image alone, and the controller from command to image.
 
     python -m benchmarks.micro.bench_metadata [--json]
 
-Each is compared with the same in an empty cluster: the size of the cluster should hardly show.
+Each is compared with the same in an empty cluster: the size of the cluster should hardly matter.
 """
 
 from collections.abc import Callable
 from itertools import count
 
 from benchmarks.micro.timing import Row, compare, report
+from harness.metadata_world import NOW_MS, ControllerWorld
 from penstock.metadata.changes import changes_between
 from penstock.metadata.commands import CreateTopics, NewTopic
 from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.draft import applied
 from penstock.metadata.image import Image
 from penstock.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from tests.unit.metadata.world import NOW_MS, ControllerWorld
 
 LIMIT_US = 1000
 SIZES = ((100_000, 1), (10_000, 10), (1_000, 100), (100_000, 10))
-"""Topics and partitions of each."""
+"""Number of topics, and partitions per topic."""
 
 
 def topic(number: int, partitions: int) -> list[MetadataRecord]:
@@ -44,8 +45,8 @@ def topic(number: int, partitions: int) -> list[MetadataRecord]:
 
 
 def image_rows(topics: int, partitions: int) -> list[Row]:
-    empty = Image().apply(topic(0, 1))
-    full = Image().apply(record for number in range(topics) for record in topic(number, partitions))
+    empty = applied(Image(), topic(0, 1))
+    full = applied(Image(), (record for number in range(topics) for record in topic(number, partitions)))
     where = f"{topics:,} × {partitions}"
     rows = []
     for size in (1, 10, 100):
@@ -53,17 +54,21 @@ def image_rows(topics: int, partitions: int) -> list[Row]:
         rows.append(
             compare(
                 f"image, {where}: topic of {size} created",
-                lambda records=records: full.apply(records),  # type: ignore[misc]
-                lambda records=records: empty.apply(records),  # type: ignore[misc]
+                lambda records=records: applied(full, records),  # type: ignore[misc]
+                lambda records=records: applied(empty, records),  # type: ignore[misc]
                 "empty",
                 LIMIT_US,
             )
         )
     led = [PartitionChangeRecord(partition_id=0, topic_id=bytes(16), leader=2, isr=(2, 3))]
     gone = [RemoveTopicRecord(topic_id=bytes(16))]
-    rows.append(compare(f"image, {where}: leader changed", lambda: full.apply(led), lambda: empty.apply(led), "empty"))
-    rows.append(compare(f"image, {where}: topic deleted", lambda: full.apply(gone), lambda: empty.apply(gone), "empty"))
-    later, later_empty = full.apply(topic(topics, 1)), empty.apply(topic(topics, 1))
+    rows.append(
+        compare(f"image, {where}: leader changed", lambda: applied(full, led), lambda: applied(empty, led), "empty")
+    )
+    rows.append(
+        compare(f"image, {where}: topic deleted", lambda: applied(full, gone), lambda: applied(empty, gone), "empty")
+    )
+    later, later_empty = applied(full, topic(topics, 1)), applied(empty, topic(topics, 1))
     rows.append(
         compare(
             f"image, {where}: what changed",

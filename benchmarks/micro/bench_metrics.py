@@ -1,9 +1,9 @@
-"""What metrics cost: while records pass, and when somebody looks.
+"""The cost of metrics: per request, and per scrape.
 
     python -m benchmarks.micro.bench_metrics [--json] [--partitions 4000]
 
-What is counted for one Produce request is timed by itself and set beside the handling of that request, without sockets.
-Then a page of a node with many partitions: how long it takes, and for how long at a time nobody else gets a turn.
+The counters of one Produce request are timed alone and compared with handling that request, without sockets. Then the
+metrics page of a node with many partitions: its total time, and the longest time for which it blocks the loop.
 """
 
 import argparse
@@ -14,19 +14,20 @@ from time import perf_counter
 
 from benchmarks.micro.bench_handlers import a_node, producing
 from benchmarks.micro.timing import Row, compare, report
+from harness.led_topics import add_topic
 from penstock.client.bootstrap import Address
 from penstock.server.host_ports import host_ports
+from penstock.server.loop.timing import Timing
 from penstock.server.metrics.page import Page
 from penstock.server.node import Node
+from penstock.server.partitions.traffic import TopicTraffic
 from penstock.server.settings import NodeSettings
-from penstock.server.timing import Timing
-from penstock.server.traffic import TopicTraffic
 
 ROUNDS = 10
 
 
 async def counting() -> Row:
-    """The additions of one Produce request with one batch: two looks at the clock, a note, what went in."""
+    """The counting for one Produce request with one batch: two clock reads, one timing, three counters."""
     time, timing, traffic, batch = asyncio.get_running_loop().time, Timing(), TopicTraffic(), bytes(16_384)
 
     def count() -> None:
@@ -41,12 +42,12 @@ async def counting() -> Row:
 
 
 async def looking(partitions: int) -> dict[str, float]:
-    """The best of some rounds: the whole page, its longest piece, its size."""
+    """The best of several rounds: time of the whole page, time of its longest piece, and its size."""
     with tempfile.TemporaryDirectory() as directory:
         ports = host_ports(directory)
         node = Node(ports, NodeSettings("bench", listen_port=0, metrics=Address("127.0.0.1", 0)))
         await node.start()
-        await node.add_topic("bench", bytes(16), partitions)
+        await add_topic(node, "bench", bytes(16), partitions)
         assert node._gathering is not None
         whole_s = piece_s = float("inf")
         size_bytes = 0

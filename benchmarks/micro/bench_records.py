@@ -1,6 +1,6 @@
-"""Records: what a batch costs on the produce path, and what a record costs when it must be opened.
+"""The cost of a batch on the produce path, and of a record that must be decoded.
 
-The produce path is compared with the least it could cost: the checksum and two stores, without a check or a view.
+The produce path is compared with the minimum: the checksum and two stores, without checks or a view.
 """
 
 import argparse
@@ -23,7 +23,7 @@ CAP_BYTES = 10 * 1024 * 1024
 
 
 def build(codec: Codec = Codec.NONE) -> bytearray:
-    """The batch of the design pages: 1,000 records of 100 bytes."""
+    """A batch of 1,000 records of 100 bytes, as in the design pages."""
     builder = BatchBuilder(codec=codec)
     for number in range(RECORDS):
         builder.append(b"key-%05d" % number, VALUE, (), NOW_MS + number)
@@ -34,7 +34,7 @@ VALUE = (b'{"sensor": "pump-17", "pressure_kpa": 412.7, "flow": 88.1, "ok": true
 
 
 def best_s(work: Callable[[], object], budget_s: float, repeats: int) -> float:
-    """The shortest time of one call: on a shared machine, everything longer is somebody else's."""
+    """The shortest time of one call: a shared machine only adds time."""
     best = float("inf")
     deadline_s = time.perf_counter() + budget_s
     while time.perf_counter() < deadline_s:

@@ -1,8 +1,8 @@
-"""What a request costs the shell: ApiVersions over loopback, against a bare loop that echoes on the same sockets.
+"""The cost of a request in the shell: ApiVersions over loopback, against a bare echo loop on the same sockets.
 
-One at a time (ping-pong) and sixteen at a time (pipelined), in alternating rounds; the client is a process of its own.
-The echo parses nothing and sends as many answers of the same size, one by one. The best of many short rounds is taken.
-About half a minute.
+Requests are sent one at a time (ping-pong) and sixteen at a time (pipelined), in alternating rounds; the client is a
+separate process. The echo parses nothing and sends as many responses of the same size, one by one. The best of many
+short rounds is taken. It takes about half a minute.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Row(NamedTuple):
 
 
 class Client:
-    """A process that asks as often as it is told."""
+    """A process that sends the requested number of requests."""
 
     def __init__(self, port: int, answer_bytes: int) -> None:
         command = [sys.executable, "-c", CLIENT, str(port), PING.hex(), str(answer_bytes)]

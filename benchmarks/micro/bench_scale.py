@@ -1,9 +1,9 @@
-"""Ten thousand logs of three segments in one process: how long they take to open, and what they cost to hold.
+"""Ten thousand logs of three segments in one process: the time to open them, and the memory to hold them.
 
     python -m benchmarks.micro.bench_scale [--logs 10000]
 
-Opens after a clean shutdown and after a crash, each in a process of its own, and says how much memory, how many
-descriptors and maps were held, and how many bytes were scanned.
+Opens them after a clean shutdown and after a crash, each in a process of its own, and reports memory, descriptors and
+maps held, and bytes scanned.
 """
 
 import argparse
@@ -29,10 +29,10 @@ SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=1024, retention_
 
 
 class HastyDisk(HostDisk):
-    """Makes the directory quickly: everything is synced once, at the end."""
+    """A disk that makes the logs quickly: it does not sync directories, and files are synced once, at the end."""
 
     async def sync_dir(self, path: str) -> None:
-        """Later."""
+        """Does nothing."""
 
 
 async def open_it(disk: HostDisk) -> DataDirectory:
@@ -110,7 +110,7 @@ def main() -> None:
         asyncio.run(make(folder, options.logs))
         clean = in_a_process("--measure", folder)
         print("after a clean shutdown:", clean)
-        # The process above did not shut down: the marker is gone, so this one finds a crash.
+        # The process above did not shut down cleanly: the marker is gone, so this one sees a crash.
         assert not HostDisk(folder, ThreadWorkers()).exists(CLEAN)
         crashed = in_a_process("--measure", folder)
         print("after a crash:         ", crashed)

@@ -1,8 +1,8 @@
-"""Fetch's way out: file slices through HostConnection over loopback, hot and cold.
+"""The send path of Fetch: file slices through HostConnection over loopback, hot and cold.
 
 Hot: against a bare loop of blocking `sendfile` calls, interleaved, into the same reader in another process. Cold: a
-replay of a file that is not in the page cache, next to a ticker on the same loop: how late does the ticker get, with
-the read-ahead by workers, without it, and with no replay at all: the best of several rounds. About a minute.
+replay of a file that is not in the page cache, beside a ticker on the same loop: the lateness of the ticker with
+read-ahead by workers, without it, and without a replay; the best of several rounds. It takes about a minute.
 """
 
 import argparse
@@ -53,14 +53,14 @@ while order := control.read(9):  # which connection, and how much to read from i
 
 
 class Sink:
-    """A process that reads and forgets, so that the sender has a core of its own."""
+    """A process that reads and discards data, so that the sender has a core of its own."""
 
     def __init__(self, *ports: int) -> None:
         command = [sys.executable, "-c", SINK, *map(str, ports)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE)
 
     def expect(self, connection: int, size_bytes: int) -> None:
-        """Has it read that much."""
+        """Tells the process to read this number of bytes from a connection."""
         assert self._process.stdin is not None
         self._process.stdin.write(bytes([connection]) + size_bytes.to_bytes(8, "little"))
         self._process.stdin.flush()
@@ -72,7 +72,7 @@ class Sink:
 
 
 class Best:
-    """The best of many rounds, by the clock and by this thread's CPU: noise only ever adds."""
+    """The best of many rounds, by wall time and by this thread's CPU time: noise only adds."""
 
     def __init__(self) -> None:
         self._wall_s = self._cpu_s = float("inf")
@@ -91,12 +91,12 @@ class Best:
 
     @property
     def cpu_ms(self) -> float:
-        """Per GB."""
+        """CPU milliseconds per GB."""
         return self._cpu_s * 1000 / (ROUND_BYTES / 1e9)
 
 
 async def round_of_ours(connection: HostConnection, sink: Sink, file: HostFile, slice_bytes: int, slices: int) -> None:
-    """One round: answers of several slices, each behind a header; until everything has arrived."""
+    """Sends one round of responses with several slices, each after a header, and waits until all has arrived."""
     answers = ROUND_BYTES // (slice_bytes * slices)
     sink.expect(0, answers * slices * (len(HEADER) + slice_bytes))
     for answer in range(answers):
@@ -109,7 +109,7 @@ async def round_of_ours(connection: HostConnection, sink: Sink, file: HostFile, 
 
 
 def round_of_bare(connection: socket.socket, sink: Sink, file: HostFile, slice_bytes: int) -> None:
-    """The same bytes, by the plainest loop there is."""
+    """Sends the same bytes by a minimal loop."""
     sink.expect(1, ROUND_BYTES // slice_bytes * (len(HEADER) + slice_bytes))
     out = connection.fileno()
     for start in range(0, ROUND_BYTES, slice_bytes):
@@ -192,7 +192,7 @@ async def hot(network: HostNetwork, disk: HostDisk) -> list[HotRow]:
 
 
 async def tick(lateness_ms: list[float]) -> None:
-    """Wants to run every millisecond, and notes how late it was."""
+    """Wakes every millisecond and records its lateness."""
     due_s = time.perf_counter() + TICK_S
     while True:
         await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
@@ -213,7 +213,7 @@ async def watched(name: str, work: Awaitable[float]) -> ColdRow:
 
 
 async def replay(connection: HostConnection, sink: Sink, file: HostFile) -> float:
-    """Sends a cold file from its start to its end, a MiB at a time. MB/s."""
+    """Sends a cold file from start to end, a MiB at a time; returns MB/s."""
     os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
     sink.expect(0, COLD_BYTES // MIB * (MIB + len(HEADER)))
     started_s = time.perf_counter()
@@ -230,7 +230,7 @@ async def no_replay() -> float:
 
 @contextmanager
 def without_read_ahead() -> Iterator[None]:
-    """Believes that everything is resident."""
+    """Treats every page as resident, which disables the read-ahead."""
     probe = HostFile.is_resident_at
     HostFile.is_resident_at = lambda *_: True  # type: ignore[method-assign]
     try:

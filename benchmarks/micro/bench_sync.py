@@ -1,4 +1,4 @@
-"""How long an acknowledgement waits for the disk, by strategy and number of dirty logs.
+"""The time that an acknowledgement waits for the disk, by sync strategy and number of dirty logs.
 
     python -m benchmarks.micro.bench_sync [--seconds 2] [--record]
 
@@ -37,7 +37,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 class PerFile:
-    """The product's own way."""
+    """Penstock's own strategy."""
 
     name = "per file"
 
@@ -45,7 +45,7 @@ class PerFile:
         self.directory = directory
 
     def appended(self, data: bytearray) -> None:
-        """Nothing more to do."""
+        """Does nothing."""
 
     async def commit(self) -> None:
         await self.directory.commit()
@@ -66,7 +66,7 @@ class WholeFileSystem(PerFile):
 
 
 class Journal(PerFile):
-    """Only the journal is synced; the logs' own files follow when the kernel likes."""
+    """Syncs only the journal; the kernel writes back the logs' own files later."""
 
     name = "journal"
 
@@ -90,7 +90,7 @@ STRATEGIES = (PerFile, WholeFileSystem, Journal)
 
 
 async def measure(strategy: type[PerFile], log_count: int, seconds: float) -> list[float]:
-    """Milliseconds from append to durable, one number per append."""
+    """Milliseconds from append to durable, for each append."""
     with tempfile.TemporaryDirectory() as folder:
         disk = HostDisk(folder, ThreadWorkers())
         directory = await open_directory(disk, cluster_id="c", node_id=1, entropy=HostEntropy(), now_ms=0)
@@ -109,7 +109,7 @@ async def _run(
     waiting: list[tuple[Log, int, float]] = []
     latencies: list[float] = []
     dirty = asyncio.Event()
-    directory.on_dirty = dirty.set
+    directory.became_dirty.connect(dirty.set)
     is_done = False
 
     async def commit_rounds() -> None:
@@ -175,7 +175,7 @@ def main() -> None:
             for strategy in STRATEGIES:
                 found = summary(asyncio.run(measure(strategy, log_count, options.seconds)))
                 best = table.get((strategy.name, log_count))
-                if best is None or found[1] < best[1]:  # a shared machine only ever adds time
+                if best is None or found[1] < best[1]:  # a shared machine only adds time
                     table[strategy.name, log_count] = found
                 p50, p99, worst = found
                 print(

@@ -1,6 +1,6 @@
-"""Checking a history: 1 million records with 3 full readers, from its lines on disk to the report.
+"""Checks a history of 1 million records with 3 full readers, from its lines on disk to the report.
 
-The history is written by another process, so that the peak of this one is that of reading and checking alone.
+Another process writes the history, so that the peak memory of this one is that of reading and checking alone.
 python -m benchmarks.micro.bench_verify [--records 1000000] [--per-send 20] [--per-poll 500] [--transactions]
 """
 
@@ -23,7 +23,7 @@ PEAK_MB_MAX = 1024
 
 
 def write_history(path: Path, records: int, per_send: int, per_poll: int, is_transactional: bool) -> None:
-    """Producers in turn, each record to the next partition; readers that go through all partitions side by side."""
+    """Writes a history: producers send in turn, round-robin over partitions; readers read all partitions together."""
     ends = [0] * PARTITIONS
     logs: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
     with path.open("w") as file:

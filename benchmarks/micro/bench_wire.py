@@ -1,6 +1,6 @@
-"""The wire in microseconds: the hot path against the compiled codec, and the compiled codec against kio.
+"""Wire codecs in microseconds: the hot path against the compiled codec, and the compiled codec against kio.
 
-./dev bench                                         everything in benchmarks/micro
+./dev bench micro                                         everything in benchmarks/micro
 python -m benchmarks.micro.bench_wire [--json]
 """
 

@@ -1,6 +1,6 @@
 """Times two pieces of code against each other, interleaved, because a shared machine drifts.
 
-A row prints both absolute figures and their ratio. The best of many short rounds is taken: noise only ever adds time.
+A row prints both absolute figures and their ratio. The best of many short rounds is taken: noise only adds time.
 """
 
 import gc
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def _repeats(function: Callable[[], object]) -> int:
-    """How often to call within one round."""
+    """The number of calls that fit in one round."""
     started = perf_counter_ns()
     function()
     return max(1, ROUND_NS // max(1, perf_counter_ns() - started))
@@ -51,7 +51,7 @@ def _round(function: Callable[[], object], repeats: int) -> float:
 def compare(
     name: str, ours: Callable[[], object], other: Callable[[], object], other_name: str, limit_us: float | None = None
 ) -> Row:
-    """One row: `ours` and `other` in alternating rounds."""
+    """Times `ours` and `other` in alternating rounds; returns one row."""
     ours(), other()  # warm: compile, cache, specialise
     ours_repeats, other_repeats = _repeats(ours), _repeats(other)
     ours_us = other_us = float("inf")

@@ -1,4 +1,4 @@
-"""Penstock beside Apache Kafka and beside the bare limit, on one machine, under the same load.
+"""Compares Penstock with Apache Kafka and with the bare limit, on one machine, under the same load.
 
 python -m benchmarks.side_by_side --rows produce-1,small --rounds 1 --seconds 3 --warm 5
 """
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from benchmarks.side_by_side import report
 from benchmarks.side_by_side.loads import Conditions, Figures
-from benchmarks.side_by_side.machine import Cores, divided_cores
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, check_recordable, load, merged, save
 from benchmarks.side_by_side.rows import CONTENDERS, ROWS
 from benchmarks.side_by_side.running import Plan, run_rows
+from harness.machine import Cores, divided_cores
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ HEAD = f"{'row':<14} {'contender':<20} " + " ".join(f"{title:>{width}}" for titl
 
 
 def tell(row: str, contender: str, number: int, found: Figures) -> None:
-    """One line for each round, as it comes."""
+    """Prints the figures of one round."""
     del number
     shown = {**found, **(found.get("ack_ms") or found.get("answer_ms") or {})}
     cells = [

@@ -1,10 +1,10 @@
-"""The sources at hand beside an earlier revision of them, under the same load, in one run.
+"""Compares the working tree with an earlier revision, under the same load, in one run.
 
     python -m benchmarks.side_by_side.against ab9dc8b --rows produce-16,small-16,consume-16 --rounds 7 --record
 
-Both brokers run on the same cores and are measured in turn; who is first alternates. A round compares the two
-measurements that follow each other, so noise that lasts longer than a round cancels out. The figure is the median of
-the rounds' ratios: below 1 the sources at hand use less.
+Both brokers run on the same cores and are measured in turn, in alternating order. A round compares two consecutive
+measurements, so noise that lasts longer than a round cancels out. The figure is the median of the rounds' ratios: below
+1 the working tree uses less.
 """
 
 import argparse
@@ -20,24 +20,26 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.side_by_side import machine
-from benchmarks.side_by_side.brokers import Penstock
-from benchmarks.side_by_side.loads import Conditions, Figures
-from benchmarks.side_by_side.machine import ROOT, divided_cores
+from benchmarks.side_by_side.brokers import Broker, Penstock
+from benchmarks.side_by_side.loads import Conditions, Figures, Latency
+from benchmarks.side_by_side.replicated import ReplicatedPaced
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, rounded
 from benchmarks.side_by_side.rows import CONTENDERS, ROWS, Row
+from benchmarks.side_by_side.trios import PenstockTrio
+from harness import machine
+from harness.machine import ROOT, divided_cores
 
 FILE = "before-after.json"
 PAGE = "before-after.md"
 WARM_S = 3.0
 CPU = "cpu_s_per_gb"
 Pair = tuple[Figures, Figures]
-"""One round: before, after."""
+"""The figures of one round: before, after."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A figure of the sources at hand, divided by that of the earlier revision."""
+    """A figure of the working tree, divided by that of the earlier revision."""
 
     middle: float
     least: float
@@ -45,7 +47,7 @@ class Ratio:
 
     @classmethod
     def of(cls, pairs: Sequence[Pair], key: str, share: str | None = None) -> "Ratio | None":
-        """The median over all rounds, with the quarter and three-quarter marks where there are enough rounds."""
+        """The median over all rounds, with the quartiles, or with the least and the most if there are few rounds."""
         found = []
         for before, after in pairs:
             values = [_figure(each, key, share) for each in (before, after)]
@@ -68,17 +70,29 @@ def _figure(figures: Figures, key: str, share: str | None) -> float | None:
 
 
 def export(revision: str, folder: Path) -> Path:
-    """The package's sources at a revision, as a place to import from."""
+    """Exports the package's sources at a revision, and returns the folder to import from."""
     archive = subprocess.run(["git", "archive", revision, "src"], cwd=ROOT, capture_output=True, check=True).stdout
     folder.mkdir()
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive, check=True)
     return folder / "src"
 
 
-def compare(row: Row, contender: str, brokers: tuple[Penstock, Penstock], conditions: Conditions, rounds: int) -> Any:
-    """All rounds of one row and contender: pairs of figures, earlier revision first."""
+def broker(row: Row, contender: str, directory: Path, sources: Path | None = None) -> Penstock | PenstockTrio:
+    """One side of the comparison: one broker or three."""
+    cores = divided_cores()
+    cpus = tuple(sorted({*cores.broker, *cores.load})) if row.is_on_all_cores else cores.broker
+    if CONTENDERS[contender].broker == PenstockTrio.name:
+        return PenstockTrio(directory, cpus, sources)
+    return Penstock(directory, cpus, sources=sources)
+
+
+def compare(row: Row, contender: str, brokers: tuple[Broker, Broker], conditions: Conditions, rounds: int) -> Any:
+    """Runs all rounds of one row and contender; returns pairs of figures, earlier revision first."""
     settings = CONTENDERS[contender].settings
-    works = tuple(row.work() for _ in brokers)
+    first, second = works = row.work(), row.work()
+    first.prepare([(broker, settings) for broker in brokers], conditions)
+    if isinstance(first, Latency | ReplicatedPaced) and isinstance(second, Latency | ReplicatedPaced):
+        second.rate = first.rate
     pairs: list[Pair] = []
     try:
         for work, broker in zip(works, brokers, strict=True):
@@ -97,16 +111,17 @@ def compare(row: Row, contender: str, brokers: tuple[Penstock, Penstock], condit
 
 
 def line(place: str, kept: Mapping[str, Any]) -> str:
-    """A row of the page; its place is the name of the row, a slash and the contender."""
+    """A line of the page; `place` is the name of the row, a slash and the contender."""
     name, _, contender = place.partition("/")
     pairs = [(before, after) for before, after in kept["pairs"]]
-    latency = Ratio.of(pairs, "ack_ms", "p50") or Ratio.of(pairs, "answer_ms", "p50")
+    p50, p99 = (Ratio.of(pairs, "ack_ms", each) or Ratio.of(pairs, "answer_ms", each) for each in ("p50", "p99"))
     cells = [
         name,
         CONTENDERS[contender].title,
         str(Ratio.of(pairs, CPU) or "–"),
         str(Ratio.of(pairs, "mb_s") or "–"),
-        str(latency or "–"),
+        str(p50 or "–"),
+        str(p99 or "–"),
         str(len(pairs)),
         kept["before"],
         kept["after"],
@@ -116,7 +131,7 @@ def line(place: str, kept: Mapping[str, Any]) -> str:
 
 
 def write_page(folder: Path, kept: Mapping[str, Any]) -> None:
-    """The page, from all that was recorded; there is something."""
+    """Writes the page from all recorded figures, of which there must be some."""
     last = list(kept.values())[-1]
     lines = [
         "# One revision beside another",
@@ -125,8 +140,8 @@ def write_page(folder: Path, kept: Mapping[str, Any]) -> None:
         "the newer revision's figure divided by the older one's: the median of all rounds, and in brackets the middle",
         "half of them. Loads are those of [side-by-side.md](side-by-side.md).",
         "",
-        "| Row | Contender | CPU per GB | MB/s | p50 | Rounds | Before | After | Date |",
-        "|---|---|--:|--:|--:|--:|---|---|---|",
+        "| Row | Contender | CPU per GB | MB/s | p50 | p99 | Rounds | Before | After | Date |",
+        "|---|---|--:|--:|--:|--:|--:|---|---|---|",
         *(line(place, each) for place, each in kept.items()),
         "",
         f"Machine: {', '.join(str(each) for each in last['machine'].values())}. Last command: `{last['command']}`.",
@@ -155,10 +170,10 @@ def main() -> None:
             for contender in options.only.split(","):
                 if contender not in row.contenders:
                     continue
-                cpus = conditions.cores.broker
+                home = Path(folder) / f"{name}-{contender}"
                 with (
-                    Penstock(Path(folder) / f"{name}-{contender}-before", cpus, sources=sources) as old,
-                    Penstock(Path(folder) / f"{name}-{contender}-after", cpus) as new,
+                    broker(row, contender, home.with_suffix(".before"), sources) as old,
+                    broker(row, contender, home.with_suffix(".after")) as new,
                 ):
                     pairs = compare(row, contender, (old, new), conditions, options.rounds)
                 place = f"{name}/{contender}"
@@ -185,7 +200,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("revision", help="the earlier revision, as git names it")
     parser.add_argument("--rows", default="produce-16,small-16,consume-16", help=f"of {', '.join(ROWS)}")
-    parser.add_argument("--only", default="penstock,penstock-replicated", help="contenders; those a row has are run")
+    parser.add_argument(
+        "--only", default="penstock,penstock-replicated,penstock-3", help="contenders; those a row has are run"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each round, of each")
     parser.add_argument("--lead", type=float, default=0.5, help="seconds under load before a round is measured")

@@ -1,9 +1,9 @@
-"""The bare limit: what is left of a broker when nothing of one is left.
+"""The bare limit: a minimal loop that stores and serves batches without being a broker.
 
-One process, one loop, no protocol: it takes the batch out of a Produce request at the place where the load has put it,
-checks its CRC, writes it to its partition's file and answers with a frame that was made before; with `--sync` only
-after the file is on stable storage, all that came together with one sync. For a Fetch request it sends a piece of the
-file by sendfile. What a broker does beyond that, it does for its users.
+One process, one loop, no protocol: it reads the batch at a fixed position of a Produce request, checks its CRC, writes
+it to the partition's file and answers with a pre-encoded frame; with `--sync` only after the file is on stable storage,
+with one sync for all batches that arrived together. For a Fetch request it sends a piece of the file by sendfile.
+Everything that a broker does beyond that serves its users.
 
     python -m benchmarks.side_by_side.bare DIRECTORY PARTITIONS BATCH_BYTES BATCH_RECORDS TOPIC_ID [--sync]
 """
@@ -51,7 +51,7 @@ class Bare:
         self.unsynced: set[int] = set()
 
     def append(self, frame: memoryview) -> bytes:
-        """Checks, writes, answers."""
+        """Checks and writes a batch; returns the response."""
         (partition,) = INT32.unpack_from(frame, PRODUCE_PARTITION_POSITION)
         begin = len(frame) - self.batch_bytes - TAIL_BYTES
         batch = frame[begin : begin + self.batch_bytes]
@@ -67,13 +67,13 @@ class Bare:
         return bytes(self.answer)
 
     def commit(self) -> None:
-        """One sync for all that came together."""
+        """Syncs every file once for all batches that arrived together."""
         for descriptor in self.unsynced:
             os.fdatasync(descriptor)
         self.unsynced.clear()
 
     def send_slice(self, frame: memoryview, connection: socket.socket) -> None:
-        """A piece of the file, whole batches."""
+        """Sends a piece of the file, whole batches only."""
         (partition,) = INT32.unpack_from(frame, FETCH_PARTITION_POSITION)
         (offset,) = INT64.unpack_from(frame, FETCH_OFFSET_POSITION)
         position = offset // self.batch_records * self.batch_bytes
@@ -93,13 +93,13 @@ class Bare:
 
 
 TAIL_BYTES = 3
-"""Behind a batch in a request: no tagged fields, three times."""
+"""Bytes after the batch in a request: three empty lists of tagged fields."""
 
 _heads: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
 
 
 def fetch_answer_head(topic_id: bytes, partition: int, size: int, end: int) -> tuple[bytes, bytes]:
-    """Made once for every size."""
+    """The bytes around the records, encoded once for each partition, size and end offset."""
     key = (partition, size, end)
     if key not in _heads:
         _heads[key] = fetch_answer_around(topic_id, partition, size, end)
@@ -107,7 +107,7 @@ def fetch_answer_head(topic_id: bytes, partition: int, size: int, end: int) -> t
 
 
 class Inbox:
-    """What came on a connection and is not a whole frame yet."""
+    """Received bytes of a connection that are not a complete frame yet."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -117,7 +117,7 @@ class Inbox:
 
 
 def serve(bare: Bare) -> None:
-    """For ever."""
+    """Serves connections forever; prints the port first."""
     place = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(place.getsockname()[1], flush=True)
     poll = select.epoll()
@@ -137,7 +137,7 @@ def serve(bare: Bare) -> None:
             try:
                 if made := _frames(bare, inbox):
                     answers.append((inbox.connection, made))
-            except ConnectionError:  # the load has gone
+            except ConnectionError:  # the load has disconnected
                 poll.unregister(descriptor)
                 inboxes.pop(descriptor).connection.close()
         if bare.sync:

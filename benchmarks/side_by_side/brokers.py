@@ -1,7 +1,7 @@
-"""The contenders, each started the way its users start it, on the cores that belong to brokers.
+"""The contenders, each started as its users start it, on the brokers' cores.
 
-Kafka runs with the options of its own start script. Apart from where they listen and keep their data, both brokers run
-on their defaults; deleted files go at once, because a benchmark deletes more than a disk holds.
+Kafka runs with the options of its own start script. Apart from listeners and data directories, both brokers run on
+their defaults; deleted files are removed at once, because a benchmark deletes more than a disk holds.
 """
 
 import contextlib
@@ -18,9 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.frames import Batch
-from benchmarks.side_by_side.machine import ROOT, pinned
+from harness import machine
+from harness.kafka.kafka_node import PROJECT, KafkaNode
+from harness.machine import ROOT, pinned
+from harness.raw_client import RawClient, Topic
 from penstock import __version__
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -31,21 +33,19 @@ from penstock.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from penstock.wire.types import ZERO_UUID
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.raw_client import RawClient, Topic
 
 HOST = "127.0.0.1"
 REMOVED_S = 30.0
 REMAINS_BYTES = 4 * 1024 * 1024
-"""The brokers' own files grow, too."""
+"""Tolerance, because the brokers' own files grow, too."""
 START_S = 300.0
 STOP_S = 300.0
 TOPIC_S = 300.0
-"""Ten thousand partitions take their time."""
+"""Long enough to create ten thousand partitions."""
 LATEST = -1
 DELETED_AT_ONCE = {"log.segment.delete.delay.ms": "1000"}
 
-# What kafka-server-start.sh and kafka-run-class.sh of Kafka 4 give to the JVM.
+# The JVM options of kafka-server-start.sh and kafka-run-class.sh of Kafka 4.
 KAFKA_JAVA = (
     "-Xmx1G",
     "-Xms1G",
@@ -59,17 +59,17 @@ KAFKA_JAVA = (
 
 
 class Broker(ABC):
-    """Something that takes and gives records."""
+    """A contender that stores and serves records."""
 
     name: str
     version: str
     address: str
     ready_s: float = 0.0
-    """From the birth of the process to its first useful answer."""
+    """Time from the start of the process to its first useful response."""
     was_warmed: bool = False
     """Whether this process has had its first long warm-up."""
     is_jvm: bool = False
-    """Whether it gets faster for a minute."""
+    """Whether it runs on a JVM, which gets faster for about a minute."""
 
     def __init__(self, directory: Path, cpus: Sequence[int]) -> None:
         self.directory = directory
@@ -92,29 +92,29 @@ class Broker(ABC):
     @property
     @abstractmethod
     def pid(self) -> int:
-        """The process."""
+        """The process id."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """All its processes, but for their children."""
+        """The ids of all its processes, without their children."""
         return (self.pid,)
 
     @abstractmethod
     def start(self) -> None:
-        """Starts it, or starts it again on what it has left."""
+        """Starts the broker, on its existing data if there is any."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Ends it; its data stays."""
+        """Stops the broker; its data stays."""
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str], batch: Batch | None = None) -> Topic:
-        """Makes a topic that can be used at once. Only the bare limit must know what will be written to it."""
+        """Creates a topic and waits until it can be used. Only the bare limit needs the batch that will be written."""
         del batch
         with RawClient(self.address, TOPIC_S) as client:
             return client.create_topic(name, partitions, settings)
 
     def end(self, topic: Topic, partitions: int) -> int:
-        """How many records are in a topic that nothing was deleted from: the sum of its end offsets."""
+        """The number of records in a topic without deletions: the sum of its end offsets."""
         wanted = [ListOffsetsPartition(partition_index=each, timestamp=LATEST) for each in range(partitions)]
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=topic.name, partitions=wanted)]
@@ -125,7 +125,7 @@ class Broker(ABC):
         return sum(part.offset for part in found.partitions)
 
     def delete(self, topic: Topic) -> None:
-        """Removes a topic."""
+        """Deletes a topic."""
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=topic.name, topic_id=ZERO_UUID)],
             topic_names=[topic.name],
@@ -136,7 +136,7 @@ class Broker(ABC):
         assert answer.error_code is ErrorCode.NONE, answer
 
     def used_bytes(self) -> int:
-        """What its files take on disk."""
+        """Disk space of its files."""
         total = 0
         for path in self.files():
             with contextlib.suppress(FileNotFoundError):
@@ -144,13 +144,13 @@ class Broker(ABC):
         return total
 
     def wait_until_removed(self, before_bytes: int) -> None:
-        """Waits until deleted files are gone: removing them is work that belongs into nobody's window."""
+        """Waits until deleted files are gone, so that their removal falls into no measured window."""
         deadline = time.monotonic() + REMOVED_S
         while self.used_bytes() > before_bytes + REMAINS_BYTES and time.monotonic() < deadline:
             time.sleep(0.1)
 
     def files(self) -> list[Path]:
-        """All data files; some may go while they are listed."""
+        """All data files; some may be deleted while they are listed."""
         return [Path(folder) / name for folder, _, names in os.walk(self.directory) for name in names]
 
 
@@ -167,7 +167,7 @@ class Penstock(Broker):
         settings: Mapping[str, str] | None = None,
         sources: Path | None = None,
     ) -> None:
-        """`sources` is where the package is imported from, if not from the sources at hand."""
+        """`sources` is the folder from which the package is imported, by default that of the working tree."""
         super().__init__(directory, cpus)
         self.address = f"{HOST}:{_free_port()}"
         self._environment = {**os.environ, "PYTHONPATH": str(sources)} if sources is not None else None
@@ -240,8 +240,8 @@ class Kafka(Broker):
 
     @staticmethod
     def known_version() -> str:
-        """Of the artifacts that Maven has."""
-        (jar,) = (Path(ROOT) / "tests/compatibility/kafka/target/lib").glob("kafka-clients-*.jar")
+        """The version of the artifacts that Maven has fetched."""
+        (jar,) = (PROJECT / "target" / "lib").glob("kafka-clients-*.jar")
         return f"Apache Kafka {jar.stem.removeprefix('kafka-clients-')}"
 
     def stop(self) -> None:
@@ -249,7 +249,7 @@ class Kafka(Broker):
 
 
 class BareLimit(Broker):
-    """`bare.py`: a process of its own for every topic."""
+    """`bare.py`: a separate process for every topic."""
 
     name = "bare"
     version = "bare loop"
@@ -266,7 +266,7 @@ class BareLimit(Broker):
         return self._process.pid
 
     def start(self) -> None:
-        """Nothing to start before there is a topic."""
+        """Does nothing: `create` starts the process."""
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str], batch: Batch | None = None) -> Topic:
         assert batch is not None
@@ -285,7 +285,7 @@ class BareLimit(Broker):
         return topic
 
     def end(self, topic: Topic, partitions: int) -> int:
-        """From the sizes of its files, which hold nothing but batches."""
+        """Computed from the sizes of its files, which contain only batches."""
         del topic
         assert self._batch is not None
         sizes = [(self._data / f"{number}.log").stat().st_size for number in range(partitions)]

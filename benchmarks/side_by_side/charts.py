@@ -1,4 +1,4 @@
-"""Pictures of the recorded figures: PNG for those who embed, SVG for those who zoom."""
+"""Charts of the recorded figures: PNG for embedding, SVG for zooming."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ LATENCY = ("latency", "latency-synced", "steady", "everyday", "replicated-paced"
 
 
 class Picture:
-    """Bars for each contender in some rows."""
+    """A bar chart of one figure of each contender in some rows."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ PICTURES = (
 
 
 def pictures(rows: Rows) -> list[tuple[str, str]]:
-    """Titles and files of those pictures for which there are figures."""
+    """Titles and files of the pictures for which there are figures."""
     return [(each.title, f"side-by-side-{each.file}.svg") for each in PICTURES if _bars(each, rows)]
 
 
 def draw(rows: Rows, folder: Path) -> None:
-    """Draws them all."""
+    """Draws all pictures."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -95,7 +95,7 @@ Bars = list[tuple[str, str, tuple[float, float, float]]]
 
 
 def _bars(picture: Picture, rows: Rows) -> Bars:
-    """Row, contender, figure."""
+    """The bars of a picture: row, contender and figure of each."""
     found: Bars = []
     for name in ROWS:
         if name not in rows or name not in picture.rows:

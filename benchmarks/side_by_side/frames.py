@@ -1,7 +1,7 @@
-"""Requests and answers as bytes that are made once and patched afterwards, so that a load costs next to nothing.
+"""Requests and responses as bytes that are encoded once and patched afterwards, so that a load costs next to nothing.
 
-Both brokers are spoken to in the newest versions that they share, which name topics by id: so every field that is
-patched or checked lies at a fixed position. The positions are found by encoding, never counted by hand.
+Requests use the newest versions that both brokers serve, which name topics by id: so every field that is patched or
+checked is at a fixed position. The positions are found by encoding, never counted by hand.
 """
 
 import struct
@@ -40,23 +40,23 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 TIMESTAMP_MS = int(time.time() * 1000)
-"""Of all records. An old one would be a reason to delete them: retention goes by it."""
+"""Timestamp of all records; retention would delete records with an old one."""
 _MARK = 0x1122334455667788
 _SMALL_MARK = 0x55667788
 _ACKS_ALL = -1
 
 
 class Batch(NamedTuple):
-    """A record batch, and what is in it."""
+    """A record batch, with its counts of records and bytes."""
 
     data: bytes
     records: int
     value_bytes: int
-    """The bytes of all values: what a user calls the data."""
+    """The bytes of all values."""
 
 
 def make_batch(values: Sequence[bytes], codec: Codec = Codec.NONE) -> Batch:
-    """One batch of these values, without keys."""
+    """Builds one batch of these values, without keys."""
     builder = BatchBuilder(codec=codec)
     for value in values:
         builder.append(None, value, timestamp_ms=TIMESTAMP_MS)
@@ -64,7 +64,7 @@ def make_batch(values: Sequence[bytes], codec: Codec = Codec.NONE) -> Batch:
 
 
 def fill_batch(values: Sequence[bytes], batch_bytes: int, codec: Codec = Codec.NONE) -> Batch:
-    """As many values, over and over, as stay below a size before compression; one at least."""
+    """Fills a batch with repeated values up to a size before compression; it has at least one record."""
     builder = BatchBuilder(codec=codec, bytes_max=batch_bytes)
     total = 0
     while builder.has_room_for(None, values[builder.count % len(values)]) and builder.count < 1_000_000:
@@ -78,7 +78,7 @@ def fill_batch(values: Sequence[bytes], batch_bytes: int, codec: Codec = Codec.N
 
 
 def produce_request(topic_id: bytes, partition: int, batch: bytes) -> bytearray:
-    """A whole request, correlation id 0."""
+    """A complete request with correlation id 0."""
     part = PartitionProduceData(index=partition, records=batch)
     topics = [TopicProduceData(topic_id=topic_id, partition_data=[part])]
     request = ProduceRequest(acks=_ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=topics)
@@ -86,7 +86,7 @@ def produce_request(topic_id: bytes, partition: int, batch: bytes) -> bytearray:
 
 
 def produce_answer(topic_id: bytes, partition: int = 0, base_offset: int = 0, error: int = 0) -> bytearray:
-    """What a broker says when all went well, as the bare limit says it."""
+    """A complete response, successful by default, as the bare limit sends it."""
     code = ErrorCode(error)
     part = PartitionProduceResponse(index=partition, error_code=code, base_offset=base_offset, log_start_offset=0)
     topics = [TopicProduceResponse(topic_id=topic_id, partition_responses=[part])]
@@ -102,7 +102,7 @@ PRODUCE_PARTITION_POSITION = produce_request(bytes(16), _SMALL_MARK, b"").index(
 
 
 def fetch_request(topic_id: bytes, offsets: Sequence[tuple[int, int]], bytes_max: int, wait_ms: int = 500) -> bytearray:
-    """A whole request for partitions and offsets, without a session; correlation id 0."""
+    """A complete request for partitions and offsets, without a fetch session; correlation id 0."""
     parts = [
         FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
         for partition, offset in offsets
@@ -117,12 +117,12 @@ def fetch_request(topic_id: bytes, offsets: Sequence[tuple[int, int]], bytes_max
 
 
 FETCH_OFFSET_POSITION = fetch_request(bytes(16), [(0, _MARK)], 1).index(INT64.pack(_MARK))
-"""Of the first partition."""
+"""Position of the first partition's fetch offset."""
 FETCH_PARTITION_POSITION = fetch_request(bytes(16), [(_SMALL_MARK, 0)], 1).index(INT32.pack(_SMALL_MARK))
 
 
 def fetch_answer_around(topic_id: bytes, partition: int, record_bytes: int, end_offset: int) -> tuple[bytes, bytes]:
-    """What stands before and behind the records in an answer that carries so many bytes of them."""
+    """The bytes before and after the records in a response that carries `record_bytes` of them."""
     mark = b"\xab" * record_bytes
     part = PartitionData(
         partition_index=partition,

@@ -1,7 +1,8 @@
-"""A load of pre-encoded Produce requests, as many as the broker takes: a tight loop over non-blocking sockets.
+"""A load of pre-encoded Produce requests, as many as the broker accepts: a tight loop over non-blocking sockets.
 
-A request costs the patch of its correlation id. Requests of one connection that may leave together leave with one call,
-as soon as answers have made room for them. Every answer is checked: its correlation id, and that it reports no error.
+A request costs only the patch of its correlation id. Requests that one connection may send at the same time are sent
+with one call, as soon as responses have made room for them. Every response is checked: its correlation id, and that it
+reports no error.
 """
 
 import json
@@ -33,11 +34,11 @@ _ERROR = struct.Struct(">h")
 
 
 class WrongAnswer(Exception):
-    """The broker refused, or answered something else."""
+    """The broker reported an error, or sent an unexpected response."""
 
 
 class Pipe:
-    """One connection that keeps some requests in flight."""
+    """One connection that keeps several requests in flight."""
 
     def __init__(self, address: str, frames: list[bytearray], in_flight: int, requests_max: int = sys.maxsize) -> None:
         host, _, port = address.rpartition(":")
@@ -61,7 +62,7 @@ class Pipe:
         self.inbox_filled = 0
 
     def begin_requests(self, now_ns: int) -> None:
-        """Puts as many requests into `outgoing` as may be under way; only when it is empty."""
+        """Fills `outgoing`, which must be empty, with as many requests as may be in flight."""
         room = min(self.in_flight - len(self.sent_ns), self.ring_frames - self.next_frame, self.requests_left)
         if room <= 0:
             return
@@ -77,7 +78,7 @@ class Pipe:
         self.next_frame = (self.next_frame + room) % self.ring_frames
 
     def send(self) -> bool:
-        """Sends what it can; whether all is gone."""
+        """Sends as much as the socket accepts; returns whether everything was sent."""
         while self.outgoing:
             try:
                 count = self.socket.send(self.outgoing)
@@ -87,7 +88,7 @@ class Pipe:
         return True
 
     def receive(self) -> int:
-        """How many answers came."""
+        """Receives and checks responses; returns their number."""
         count = self.socket.recv_into(self.inbox_view[self.inbox_filled :])
         if not count:
             raise WrongAnswer("the broker has closed the connection")
@@ -116,7 +117,7 @@ assert INT32.size == ANSWER_CORRELATION_POSITION  # _ANSWER_START reads both at 
 
 
 def run(job: Job) -> dict[str, object]:
-    """Runs until the window ends or all requests were sent, then until every answer is there."""
+    """Runs until the window ends or all requests are sent, then until every response has arrived."""
     batch = batch_of(job)
     pipes = {}
     poll = select.epoll()
@@ -180,7 +181,7 @@ def run(job: Job) -> dict[str, object]:
 
 
 def _places(job: Job, connection: int) -> list[tuple[bytes, int]]:
-    """Which partitions a connection writes to, in turn: each its own, or each a part, or each all of them."""
+    """The partitions to which a connection writes in turn: one of its own, a share, or (`spreads`) all of them."""
     topics = [bytes.fromhex(each) for each in job.settings.get("topic_ids", (job.topic_id,))]
     every = [(topic_id, partition) for topic_id in topics for partition in range(job.partitions)]
     if len(every) <= job.connections:

@@ -1,10 +1,10 @@
-"""How cost grows with size: the same load over more partitions, connections, topics, and larger records.
+"""Measures how cost grows with size: the same load over more partitions, connections, topics, and larger records.
 
     python -m benchmarks.side_by_side.growth --series partitions,connections --rounds 3 --seconds 5 [--record]
 
-Each series has a broker of its own for each contender, so that what one leaves does not burden the next. Cost is the
-broker's CPU time per request; its exponent is the slope of a line through the points on logarithmic axes: 0 means that
-a request costs the same at any size, 1 that it costs in proportion.
+Each series has new brokers, so that one series does not burden the next. Cost is the broker's CPU time per request; its
+exponent is the slope of a line through the points on logarithmic axes: 0 means that a request costs the same at any
+size, 1 that it costs in proportion.
 """
 
 import argparse
@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import Broker
 from benchmarks.side_by_side.jobs import Job, Load
 from benchmarks.side_by_side.loads import (
@@ -34,11 +33,12 @@ from benchmarks.side_by_side.loads import (
     new_name,
     watched,
 )
-from benchmarks.side_by_side.machine import divided_cores
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, check_recordable, is_noisy, rounded, spread
 from benchmarks.side_by_side.rows import CONTENDERS
 from benchmarks.side_by_side.running import Plan, running, warming_s
-from tests.compatibility.raw_client import RawClient, Refused, Topic
+from harness import machine
+from harness.machine import divided_cores
+from harness.raw_client import RawClient, Refused, Topic
 
 FILE = "growth.json"
 PAGE = "growth.md"
@@ -47,7 +47,7 @@ HOUR_MS = "3600000"
 CHURN_PAUSE_S = 0.1
 SETTLING_S_MAX = 400.0
 SETTLING_REQUESTS = 4
-"""To each partition: from the second on a batch of 4 KiB adds to its index."""
+"""Requests to each partition; from the second on, a batch of 4 KiB adds an index entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One thing that grows."""
+    """Points at which one dimension of the load grows."""
 
     name: str
     title: str
@@ -71,7 +71,7 @@ class Series:
     points: tuple[Point, ...]
     contenders: tuple[str, ...] = ("penstock-replicated", "kafka", "penstock")
     restarts: bool = False
-    """Whether the broker is started again on what it holds at the largest size, to see how long that takes."""
+    """Whether the broker is restarted on its data of the largest size, to measure the time of that."""
     per_byte: bool = False
     """Whether cost is per byte, because requests differ in size."""
 
@@ -120,18 +120,18 @@ SERIES: Mapping[str, Series] = {
 
 @dataclass(slots=True)
 class Place:
-    """Where one contender's load of one size goes, in all rounds."""
+    """The broker and topics of one contender's load at one size, for all rounds."""
 
     broker: Broker
     topics: list[Topic]
     used_bytes: int
-    """What the broker's disk held before."""
+    """Disk space of the broker before the topics were created."""
     acknowledged: int = 0
-    """Records so far."""
+    """Records acknowledged so far."""
 
 
 def run_series(series: Series, plan: Plan) -> dict[str, Any]:
-    """All points of a series, contenders taking turns at each."""
+    """Measures all points of a series; contenders take turns at each."""
     names = [each for each in series.contenders if not plan.only or each in plan.only]
     kinds = {CONTENDERS[name].broker for name in names}
     found: dict[str, dict[str, list[Figures]]] = {name: {} for name in names}
@@ -163,9 +163,9 @@ def _is_last(name: str, names: Sequence[str]) -> bool:
 
 
 def settle(point: Point, broker: Broker, name: str, plan: Plan) -> Place:
-    """Makes the topics, and writes to every partition a few times before anything counts.
+    """Creates the topics, and writes to every partition a few times before the measurement.
 
-    A partition's first batches cost a broker files and, in Kafka, the first page of each index: milliseconds, once.
+    A partition's first batches create files and, in Kafka, touch the first page of each index: milliseconds, once.
     """
     work = point.work
     used_bytes = broker.used_bytes()
@@ -188,7 +188,7 @@ def _job(point: Point, place: Place) -> Job:
 
 
 def warm(point: Point, place: Place, plan: Plan) -> None:
-    """As in the rows: a new JVM for as long as was asked for, others for a moment."""
+    """Warms a broker as for the rows: a new JVM for the whole warm-up time, others briefly."""
     seconds = warming_s(place.broker, plan)
     if seconds:
         conditions = Conditions(plan.conditions.cores, seconds, plan.conditions.lead_s)
@@ -197,7 +197,7 @@ def warm(point: Point, place: Place, plan: Plan) -> None:
 
 
 def measure(point: Point, place: Place, settings: Mapping[str, str], conditions: Conditions, restarts: bool) -> Figures:
-    """One round at one size."""
+    """Measures one round at one size."""
     broker, partitions = place.broker, point.work.partitions
     load = Load([("generator", _job(point, place))], conditions.cores.load)
     with churning(broker, {**settings, **(point.settings or {})}) if point.churns else _still() as churned:
@@ -215,7 +215,7 @@ def measure(point: Point, place: Place, settings: Mapping[str, str], conditions:
 
 
 def restart(broker: Broker, topic: Topic, partition: int) -> Figures:
-    """Stops the broker well and starts it again: when it answers, and when the last partition serves."""
+    """Restarts the broker cleanly; measures the times until it answers and until the last partition serves."""
     broker.stop()
     broker.start()
     broker.was_warmed = False
@@ -232,7 +232,7 @@ def restart(broker: Broker, topic: Topic, partition: int) -> Figures:
 
 @contextmanager
 def churning(broker: Broker, settings: Mapping[str, str]) -> Iterator[list[str]]:
-    """Topics come and go meanwhile."""
+    """Creates and deletes topics in the background."""
     done: list[str] = []
     is_over = threading.Event()
     troubles: list[BaseException] = []
@@ -262,18 +262,18 @@ def _still() -> Iterator[list[str]]:
     yield []
 
 
-# --- what it says -----------------------------------------------------------------------------------------------------
+# --- the page ---------------------------------------------------------------------------------------------------------
 
 
 def cost(series: Mapping[str, Any], rounds: Sequence[Figures]) -> float:
-    """The figure whose growth is asked for."""
+    """The median of the figure whose growth is measured."""
     found = spread(rounds, "cpu_s_per_gb" if series["per_byte"] else "cpu_us_per_request")
     assert found is not None
     return found.middle
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """The slope of the line that fits best on logarithmic axes."""
+    """The slope of the least-squares line on logarithmic axes."""
     xs = [math.log(x) for x, _ in points]
     ys = [math.log(y) for _, y in points]
     x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
@@ -281,7 +281,7 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
 
 
 def in_words(slope: float) -> str:
-    """What an exponent means."""
+    """Describes an exponent."""
     for bound, words in (
         (-0.1, "falls"),
         (0.1, "stays the same"),
@@ -308,7 +308,7 @@ its own memory.
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """The text."""
+    """The whole text of the page."""
     parts = [
         "# How cost grows with size\n",
         INTRODUCTION,
@@ -339,7 +339,7 @@ def _shown(rounds: Sequence[Figures], key: str) -> str:
 
 
 def draw(found: Mapping[str, Any], folder: Path) -> None:
-    """The pictures."""
+    """Draws the charts."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -365,7 +365,7 @@ def draw(found: Mapping[str, Any], folder: Path) -> None:
 
 
 def tell(series: Series, who: str, point: Point, found: Figures) -> None:
-    """One line for each round."""
+    """Prints the figures of one round."""
     ready = f"  ready {found['ready_s']:.2f} s, serving {found['serving_s']:.2f} s" if "ready_s" in found else ""
     pace = f"{found['mb_s']:8.1f} MB/s {found['requests_s']:10,.0f} requests/s"
     price = (
@@ -407,7 +407,7 @@ def _smaller(series: Series, most: int) -> Series:
 
 
 def keep(name: str, series: Mapping[str, Any], folder: Path) -> None:
-    """Adds a series to what is recorded, and makes page and pictures anew."""
+    """Adds a series to the recorded ones, and regenerates page and charts."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     before = json.loads(path.read_text())["series"] if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Kafka's own producer under its own load tool, ProducerPerformance: `requests_max` records."""
+"""A load of Kafka's own producer by Kafka's ProducerPerformance: `requests_max` records."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.side_by_side.jobs import Job, told_window
-from tests.compatibility import maven
+from harness import maven
 
 PROJECT = Path(__file__).parent / "java"
 TOOL = "org.apache.kafka.tools.ProducerPerformance"
@@ -21,7 +21,7 @@ _SUMMARY = re.compile(
 
 
 def run(job: Job) -> dict[str, object]:
-    """Runs the tool and reads its last line."""
+    """Runs the tool and parses its last summary."""
     library = maven.build(PROJECT) / "lib"
     command = ["java", "-Xmx512M", "-cp", f"{library}/*", TOOL, "--topic", job.topic, "--throughput", "-1"]
     command += ["--num-records", str(job.requests_max), "--record-size", str(job.record_bytes)]

@@ -1,7 +1,7 @@
-"""What a load process is told and what it tells: a job, "ready", a window, results; all but one of them JSON.
+"""The protocol with a load process: a job, "ready", a window, results; all but "ready" are JSON.
 
-A process runs on the load's cores. It connects, makes its requests and says that it is ready; when all are, all are
-told the window that counts, on the machine's monotonic clock, which they share.
+A load process runs on the load's cores. It connects, encodes its requests and reports that it is ready; when all are
+ready, all receive the measured window, on the machine's monotonic clock, which they share.
 """
 
 import json
@@ -12,32 +12,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
-from benchmarks.side_by_side.machine import ROOT, pinned
+from harness.machine import ROOT, pinned
 from penstock.records.compression import Codec
 
 GRACE_S = 60.0
 READY = b"ready\n"
 
 FOLLOWERS = 4
-"""Connections on which a paced load reads what it wrote."""
+"""Connections on which a paced load reads its own records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time that counts."""
+    """The measured time."""
 
     begin_s: float
     end_s: float
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The length of the window."""
         return self.end_s - self.begin_s
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A load. Not every kind of load heeds every field."""
+    """A load. Not every kind of load uses every field."""
 
     address: str
     topic: str
@@ -45,38 +45,38 @@ class Job:
     """In hexadecimal digits."""
     partitions: int
     window: Window = Window(0.0, 0.0)
-    """Told later than the rest."""
+    """Sent later than the other fields."""
     connections: int = 1
     in_flight: int = 5
     record_bytes: int = 100
     batch_bytes: int = 64 * 1024
-    """Before compression; a batch holds one record at least."""
+    """Size before compression; a batch has at least one record."""
     codec: str = "none"
     values: str = "random"
     """`random` bytes, `mixed` in their length, or `json` documents."""
     rate: float = 0.0
-    """Requests in a second, for loads that keep a pace."""
+    """Requests per second, for paced loads."""
     follows: bool = False
-    """Whether a paced load also reads what it wrote, to measure from end to end."""
+    """Whether a paced load also reads its own records, to measure end-to-end latency."""
     requests_max: int = 0
-    """A load that is to fill a topic ends after so many; 0 is no bound."""
+    """The number of requests after which a load that fills a topic ends; 0 means no bound."""
     fetch_bytes: int = 4 * 1024 * 1024
     is_replay: bool = False
-    """Whether a reader stops at the end instead of beginning anew."""
+    """Whether a reader stops at the end instead of restarting at offset 0."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As text."""
+        """Encodes the job as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        """From text."""
+        """Decodes a job from JSON."""
         fields = json.loads(text)
         return cls(**{**fields, "window": Window(**fields["window"])})
 
     def at_place(self, connection: int) -> "tuple[str, Job, int]":
-        """Where a connection goes, what it is told there, and its number there; several brokers take turns."""
+        """Address, job and per-broker number of a connection; connections alternate between several brokers."""
         places = self.settings.get("places")
         if not places:
             return self.address, self, connection
@@ -91,11 +91,11 @@ class Job:
 
 
 class LoadFailed(Exception):
-    """A load process ended badly; the text is what it said."""
+    """A load process failed; the text is the end of its standard error."""
 
 
 class Load:
-    """Running processes of a load."""
+    """The running processes of a load."""
 
     def __init__(self, work: Sequence[tuple[str, Job]], cpus: Sequence[int]) -> None:
         with pinned(cpus):
@@ -111,7 +111,7 @@ class Load:
             ]
 
     def begin(self, lead_s: float, seconds: float) -> Window:
-        """Waits until all are ready, and tells them when it counts."""
+        """Waits until all processes are ready, and sends them the window."""
         for process in self._processes:
             assert process.stdout is not None
             if process.stdout.readline() != READY:
@@ -126,11 +126,11 @@ class Load:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a process has ended badly."""
+        """Whether a process has failed."""
         return any(process.poll() for process in self._processes)
 
     def results(self) -> list[dict[str, Any]]:
-        """What each process tells at its end."""
+        """The results that the processes report at their end."""
         found = []
         try:
             for process in self._processes:
@@ -150,7 +150,7 @@ class Load:
         raise LoadFailed(complaints.decode(errors="replace")[-2000:])
 
     def stop(self) -> None:
-        """Ends what still runs."""
+        """Kills the processes that still run."""
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
@@ -158,14 +158,14 @@ class Load:
 
 
 def told_window() -> Window:
-    """In a load process: says that it is ready and waits for the word."""
+    """In a load process: reports that it is ready and waits for the window."""
     sys.stdout.buffer.write(READY)
     sys.stdout.flush()
     return Window(**json.loads(sys.stdin.readline()))
 
 
 def percentiles(latencies_ns: "Sequence[int]") -> dict[str, float | None]:
-    """p50, p99 and p99.9 in milliseconds; None where there are too few to tell."""
+    """p50, p99 and p99.9 in milliseconds; None where there are too few values."""
     ordered = sorted(latencies_ns)
     found: dict[str, float | None] = {}
     for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):

@@ -1,7 +1,7 @@
-"""What is done to a broker in one round, and what is told of it.
+"""The load on a broker in one round, and its figures.
 
-Every load that writes is held against the log: the records that were acknowledged must be the records by which the end
-offsets have grown. A round in which they are not gives no figure.
+Every load that writes is checked against the log: the end offsets must have grown by exactly the acknowledged records.
+A round that fails the check gives no figures.
 """
 
 import os
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import Broker
 from benchmarks.side_by_side.frames import Batch, make_batch
 from benchmarks.side_by_side.jobs import FOLLOWERS, Job, Load
-from benchmarks.side_by_side.machine import Cores, Sample
 from benchmarks.side_by_side.payload import batch_of
-from tests.compatibility.raw_client import Topic
+from harness import machine
+from harness.machine import Cores, Sample
+from harness.raw_client import Topic
 
 GB = 1e9
 MB = 1e6
@@ -32,50 +32,50 @@ _numbers = count()
 
 
 class WrongCount(Exception):
-    """What was acknowledged is not what is in the log."""
+    """The counts of a round are wrong, for example acknowledged records differ from those in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How a round is run."""
+    """The cores and times of a round."""
 
     cores: Cores
     seconds: float = 3.0
     lead_s: float = 1.0
-    """How long a load runs before it is measured."""
+    """Time under load before the measured window."""
 
 
 Figures = dict[str, Any]
 
 
 class Work(ABC):
-    """A load, whoever serves it."""
+    """A load, independent of the broker that serves it."""
 
     @property
     def unit(self) -> str:
-        """The figure that counts."""
+        """The figure by which contenders are compared."""
         return "mb_s"
 
     @abstractmethod
     def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
-        """One round."""
+        """Measures one round."""
 
     def warm(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
-        """The same, or what comes close to it, for a broker that gets faster with use."""
+        """Runs the same load or a similar one, to warm up the broker."""
         return self.measure(broker, settings, conditions)
 
     def prepare(  # noqa: B027 - most need nothing
         self, contenders: Sequence[tuple[Broker, Mapping[str, str]]], conditions: Conditions
     ) -> None:
-        """What must be known of all contenders before the first round."""
+        """Determines settings that depend on all contenders, such as the rate, before the first round."""
 
     def forget(self) -> None:  # noqa: B027 - most leave nothing
-        """Removes what rounds have left for one another."""
+        """Deletes topics that rounds share."""
 
 
 @dataclass
 class Produce(Work):
-    """Pre-encoded batches, as many as the broker takes."""
+    """Pre-encoded batches, as many as the broker accepts."""
 
     connections: int = 1
     partitions: int = 1
@@ -87,7 +87,7 @@ class Produce(Work):
     processes: int = 1
 
     def job(self, broker: Broker, topic: Topic, **more: Any) -> Job:
-        """What a load process is told."""
+        """The job of a load process."""
         fields: dict[str, Any] = {
             "connections": self.connections,
             "in_flight": self.in_flight,
@@ -100,7 +100,7 @@ class Produce(Work):
         return Job(broker.address, topic.name, topic.topic_id.hex(), self.partitions, **fields)
 
     def batch(self) -> Batch:
-        """What is sent."""
+        """The batch that is sent."""
         return batch_of(
             Job(
                 "",
@@ -129,7 +129,7 @@ class Produce(Work):
 
 @dataclass
 class Consume(Work):
-    """Batches that lie in the page cache, as many as the broker gives."""
+    """Reads of batches in the page cache, as many as the broker serves."""
 
     connections: int = 1
     partitions: int = 1
@@ -142,7 +142,7 @@ class Consume(Work):
 
     @property
     def writing(self) -> Produce:
-        """How the topic is filled."""
+        """The load that fills the topic."""
         return Produce(self.partitions, self.partitions, record_bytes=self.record_bytes)
 
     def topic(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Topic:
@@ -170,10 +170,10 @@ class Consume(Work):
 
 @dataclass
 class Latency(Produce):
-    """Requests at half the pace that the slower contender can keep, and how long their answers and readers wait."""
+    """Requests at half of the slower contender's maximum rate; measures ack and end-to-end latency."""
 
     rate: float = 0.0
-    """Requests in a second; found out by trying if it is 0."""
+    """Requests per second; determined by a trial if it is 0."""
 
     @property
     def unit(self) -> str:
@@ -189,17 +189,17 @@ class Latency(Produce):
                 for broker, settings in contenders
                 if broker.name != "bare"
             ]
-            # Under a full load readers get many records at a time. At a pace each record costs a read of its own, so
-            # that half of the requests are reads: half of the most that the slower one can do is half of that half.
+            # Under full load a read returns many records. At a fixed rate each record costs a read of its own, so half
+            # of the requests are reads: half of the slower contender's maximum is a quarter of its produce rate.
             self.rate = min(rates) / 4
 
     def _saturating(self, broker: Broker) -> Produce:
-        """As many as the broker takes while it has the same readers."""
+        """The same load without a rate limit, with the same readers."""
         shape = (self.connections, self.partitions, self.in_flight, self.record_bytes, self.batch_bytes)
         return Everyday(*shape, readers=FOLLOWERS) if self._follows(broker) else Produce(*shape)
 
     def _follows(self, broker: Broker) -> bool:
-        """The bare limit has no long polls; with one record per request, an offset says which request it was."""
+        """Whether records are read as well: the bare limit has no long polls, and an offset must identify a request."""
         return broker.name != "bare" and self.batch().records == 1
 
     def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
@@ -211,13 +211,13 @@ class Latency(Produce):
             results = load.results()
             check_count(broker, topic, self.partitions, results[0]["acknowledged"])
             found = figures(broker, conditions.seconds, begin, end, results)
-        # Who keeps a pace spins; whether it kept the pace is told by its lateness.
+        # A paced load spins, so its CPU says nothing; its lateness shows whether it kept the rate.
         return {**found, "rate": self.rate, "load_is_limit": False}
 
 
 @dataclass
 class ColdReplay(Work):
-    """A reader replays what is no longer in the page cache, beside a producer that cares for latency."""
+    """A reader replays records that are not in the page cache, beside a paced producer whose latency is measured."""
 
     rate: float = 500.0
     fill_bytes: int = 1024 * 1024 * 1024
@@ -248,7 +248,7 @@ class ColdReplay(Work):
             raise WrongCount(f"{broker.name} read {found['disk_read_mb']:.0f} MB from disk: the replay was not cold")
         return {
             **found,
-            # The window may be longer than the replay: its cost is told for what was read in all of it.
+            # The window may be longer than the replay: the cost is that of all bytes read in it.
             "cpu_s_per_gb": (end.cpu_s - begin.cpu_s) / (read["value_bytes"] / GB),
             "ack_ms": paced["ack_ms"],
             "ack_alone_ms": alone["ack_ms"],
@@ -263,7 +263,7 @@ class ColdReplay(Work):
 
 @dataclass
 class Everyday(Produce):
-    """Many producers and readers at once, as raw batches: each producer writes to all partitions in turn."""
+    """Many producers and readers of raw batches at once; each producer writes to all partitions in turn."""
 
     readers: int = 10
 
@@ -281,7 +281,7 @@ class Everyday(Produce):
 
 @dataclass
 class Clients(Work):
-    """Real clients send a number of records; the figures come from the log's growth, not from what they tell."""
+    """Real clients send a number of records; the figures come from the growth of the log, not from the clients."""
 
     kind: str
     """`java_producer` or `rdkafka_producer`."""
@@ -358,7 +358,7 @@ class Clients(Work):
 
 
 def _with_reading(found: Figures, read: Mapping[str, Any], out_mb_s: float) -> Figures:
-    """The figures of a load that writes and reads: the broker's cost is for both."""
+    """The figures of a load that writes and reads; the broker's cost is that of both."""
     load_cpu = found["load_cpu"] + read["cpu"]
     more: Figures = {
         "out_mb_s": out_mb_s,
@@ -372,27 +372,27 @@ def _with_reading(found: Figures, read: Mapping[str, Any], out_mb_s: float) -> F
     return {**found, **more}
 
 
-# --- what loads share -------------------------------------------------------------------------------------------------
+# --- shared by loads --------------------------------------------------------------------------------------------------
 
 
 def new_name() -> str:
-    """A topic that is not there yet."""
+    """An unused topic name."""
     return f"side-{os.getpid()}-{next(_numbers)}"
 
 
 @contextmanager
 def a_topic(broker: Broker, partitions: int, settings: Mapping[str, str], batch: Batch) -> Iterator[Topic]:
-    """A new topic for one round. Before it begins, and after it, the disk has nothing left to do."""
+    """A new topic for one round. Before the round dirty pages are written back, after it deleted files are removed."""
     before_bytes = broker.used_bytes()
     topic = broker.create(new_name(), partitions, settings, batch)
     os.sync()
     yield topic
-    broker.delete(topic)  # after a failure everything goes with the broker
+    broker.delete(topic)  # after a failure the broker's directory is removed anyway
     broker.wait_until_removed(before_bytes)
 
 
 def fill(broker: Broker, topic: Topic, writing: Produce, size_bytes: int, conditions: Conditions) -> None:
-    """Writes so much, and waits until it is on disk, so that its writing disturbs nobody later."""
+    """Writes `size_bytes` of batches and syncs them, so that write-back does not disturb later measurements."""
     requests = max(writing.partitions, size_bytes // len(writing.batch().data))
     requests -= requests % writing.partitions
     load = Load([("generator", writing.job(broker, topic, requests_max=requests))], conditions.cores.load)
@@ -403,7 +403,7 @@ def fill(broker: Broker, topic: Topic, writing: Produce, size_bytes: int, condit
 
 
 def watched(load: Load, broker: Broker, conditions: Conditions) -> tuple[Sample, Sample]:
-    """Lets the load begin; what the broker had used when it began and when it ended."""
+    """Runs the load; samples the broker's resource use at the beginning and at the end of the window."""
     window = load.begin(conditions.lead_s, conditions.seconds)
     found = []
     try:
@@ -418,7 +418,7 @@ def watched(load: Load, broker: Broker, conditions: Conditions) -> tuple[Sample,
 
 
 def check_count(broker: Broker, topic: Topic, partitions: int, acknowledged: int) -> None:
-    """Holds what the load was told against what is in the log."""
+    """Compares the acknowledged records with those in the log."""
     stored = broker.end(topic, partitions)
     if stored != acknowledged:
         raise WrongCount(f"{broker.name} acknowledged {acknowledged} records and has {stored}")
@@ -427,7 +427,7 @@ def check_count(broker: Broker, topic: Topic, partitions: int, acknowledged: int
 def figures(
     broker: Broker, seconds: float, begin: Sample, end: Sample, results: Sequence[Mapping[str, Any]]
 ) -> Figures:
-    """What a round tells."""
+    """The figures of a round."""
     value_bytes = sum(each["value_bytes"] for each in results)
     if not value_bytes:
         raise WrongCount(f"nothing came through {broker.name} within {seconds} s")
@@ -451,7 +451,7 @@ def figures(
     }
     for name in ("ack_ms", "end_to_end_ms", "answer_ms", "lateness_ms"):
         told = [each[name] for each in results if each.get(name)]
-        if told:  # several processes carry the same load: their percentiles lie close, and the worst is told
+        if told:  # several processes carry the same load: their percentiles are close, and the worst is reported
             found[name] = {
                 share: max((each[share] for each in told if each[share] is not None), default=None) for share in told[0]
             }

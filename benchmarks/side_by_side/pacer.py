@@ -1,9 +1,9 @@
-"""A load that keeps a pace whatever the broker does: requests are due at fixed times and leave then.
+"""A load at a fixed rate, independent of the broker: requests are due at fixed times and are sent then.
 
-Latency counts from the moment a request was due, so a broker that stalls is charged for every request that had to wait
-meanwhile. With `follows`, connections of their own wait for the records by long polls, and the time from due to read is
-told as well. How late the load itself was is told too: below that no latency means anything. So it goes first on the
-load's core, where others may work as well.
+Latency counts from the time at which a request was due, so a stalled broker is charged for every request that had to
+wait meanwhile. With `follows`, separate connections wait for the records by long polls, and the time from due to read
+is reported as well. The lateness of the load itself is reported, too: a latency below it means nothing. So the load
+runs with real-time priority, because other processes may use its core.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from benchmarks.side_by_side.payload import batch_of
 from benchmarks.side_by_side.reader import Cursor
 
 SPIN_NS = 150_000
-"""So long before something is due nobody sleeps any more: the kernel wakes sleepers late."""
+"""Time before a due request in which the load spins instead of sleeping: the kernel wakes sleepers late."""
 
 
 class PacedPipe(Pipe):
-    """A connection whose requests leave one by one; what the socket does not take waits here."""
+    """A connection that sends requests one by one, with a backlog for those that the socket does not accept."""
 
     def __init__(self, address: str, frame: bytearray) -> None:
         super().__init__(address, [frame], 1)
@@ -45,7 +45,7 @@ class PacedPipe(Pipe):
         self.push()
 
     def push(self) -> None:
-        """Sends what waits, as far as the socket takes it."""
+        """Sends the backlog, as far as the socket accepts it."""
         while self.send():
             if not self.backlog:
                 return
@@ -53,7 +53,7 @@ class PacedPipe(Pipe):
 
 
 class Paced:
-    """The load."""
+    """The paced load."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -75,7 +75,7 @@ class Paced:
         self.answered = self.counted = self.read = 0
 
     def run(self) -> dict[str, object]:
-        """Sends, receives, until everything is answered (and read)."""
+        """Sends and receives until all requests are answered (and all records read)."""
         by_descriptor: dict[socket.socket, PacedPipe | Cursor] = {}
         by_descriptor.update((pipe.socket, pipe) for pipe in self.pipes)
         by_descriptor.update((cursor.socket, cursor) for cursor in self.cursors)
@@ -158,6 +158,6 @@ class Paced:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(PermissionError):  # then its lateness tells
+    with contextlib.suppress(PermissionError):  # then the lateness shows it
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     print(json.dumps(Paced(Job.from_json(sys.argv[1])).run()))

@@ -12,7 +12,7 @@ WORDS = ("amsterdam", "berlin", "cairo", "delhi", "edinburgh", "florence", "gene
 
 
 def values(kind: str, record_bytes: int) -> list[bytes]:
-    """Different values of exactly this size, or `mixed` around it: so many that no codec finds one in its window."""
+    """Distinct values of exactly this size, or `mixed` around it; too many for repeats in a codec's window."""
     draw = random.Random(7)
     count = max(1, min(KINDS_MAX, KINDS_BYTES_MAX // record_bytes))
     if kind == "random":

@@ -1,4 +1,4 @@
-"""What the Python process spends its time on: py-spy looks at it from outside while a round runs.
+"""Profiles a broker during a round: py-spy samples the Python process from outside.
 
 Profiled rounds are slower than others and are never recorded.
 """
@@ -16,10 +16,10 @@ from benchmarks.side_by_side.loads import Conditions
 RATE_HZ = 200
 TOP = 15
 START_S = 1.0
-"""About what a load needs to be ready."""
+"""Approximate time until a load is ready."""
 
 
-# What a thread does that has nothing to do, although py-spy takes it for work at times.
+# Innermost frames of idle threads, which py-spy sometimes counts as active.
 WAITING = ("EpollSelector.select ", "_worker (concurrent/", "ThreadWorkers._work ")
 
 
@@ -28,7 +28,7 @@ def _is_ours(frame: str) -> bool:
 
 
 class Profiler:
-    """A flame graph of a round, and the functions at its top; without a folder it does nothing."""
+    """Records the stacks of a round and prints the top functions; without a folder it does nothing."""
 
     def __init__(self, folder: Path | None, name: str) -> None:
         self._folder = folder
@@ -36,7 +36,7 @@ class Profiler:
 
     @contextmanager
     def around(self, broker: Broker, conditions: Conditions) -> Iterator[None]:
-        """Watches the broker for as long as the round's window is."""
+        """Samples the broker until the round's window ends."""
         if self._folder is None:
             yield
             return

@@ -1,7 +1,7 @@
 """A load of librdkafka consumers, through confluent-kafka: `connections` of them share the partitions by assignment.
 
-They read from the start until `requests_max` records were read. From end to end is from the producer's timestamp, which
-has milliseconds, to the hand-over in Python, of the last record of every hand-over.
+They read from the start until `requests_max` records were read. End-to-end latency is the time from the producer's
+timestamp, in milliseconds, to the return of `consume` in Python, for the last record of every returned list.
 """
 
 import json
@@ -18,7 +18,7 @@ CHUNK = 500
 
 
 def run(job: Job) -> dict[str, object]:
-    """Reads everything."""
+    """Reads all records."""
     settings = {
         "bootstrap.servers": job.address,
         "group.id": "unused",

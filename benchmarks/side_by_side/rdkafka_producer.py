@@ -1,7 +1,7 @@
 """A load of librdkafka producers, through confluent-kafka: `requests_max` records in all, by `connections` producers.
 
-With a rate it keeps that pace, and tells how long records took from the call to their delivery report, lingering
-included; without, it sends as fast as the process can. Every record must be delivered.
+With a rate it keeps that rate, and reports the time from the call to the delivery report, linger included; without a
+rate, it sends as fast as the process can. Every record must be delivered.
 """
 
 import json
@@ -22,7 +22,7 @@ POLL_S = 0.0002
 
 
 def run(job: Job) -> dict[str, object]:
-    """Sends everything and waits until it is delivered."""
+    """Sends all records and waits until they are delivered."""
     troubles: list[str] = []
     acks_ns = array("q")
 
@@ -35,7 +35,7 @@ def run(job: Job) -> dict[str, object]:
     settings = {
         "bootstrap.servers": job.address,
         "compression.type": job.codec,
-        "delivery.report.only.error": not job.rate,  # who counts millions in Python measures Python
+        "delivery.report.only.error": not job.rate,  # millions of callbacks would measure Python
         "on_delivery": delivered,
         **job.settings,
     }
@@ -67,7 +67,7 @@ def run(job: Job) -> dict[str, object]:
 
 
 def _wait_until(due_s: float, producers: Sequence[Any]) -> None:
-    """Hears of deliveries meanwhile: their time counts until they are heard of."""
+    """Polls for delivery reports meanwhile: a record's latency ends when its report is polled."""
     while time.monotonic() < due_s:
         for each in producers:
             each.poll(0)

@@ -1,7 +1,7 @@
-"""A load of Fetch requests: as much as the broker gives, one request under way per connection, as consumers do.
+"""A load of Fetch requests, as many as the broker serves: one request in flight per connection, as consumers do.
 
-Batches are walked by their headers: records and bytes are counted, values are not touched. A reader that reaches the
-end begins anew, unless it replays. Offsets must go on without a gap.
+Only batch headers are read: records and bytes are counted, values are not touched. A reader that reaches the end
+restarts at offset 0, unless it replays or tails. Offsets must continue without a gap.
 """
 
 import json
@@ -35,11 +35,11 @@ ANSWER_OVERHEAD_BYTES = 64 * 1024
 
 
 class WrongData(Exception):
-    """What came is not what must come."""
+    """A response is not the expected one."""
 
 
 class Walked(NamedTuple):
-    """What is in the records of one partition."""
+    """The counts of one partition's records in a response."""
 
     records: int
     size_bytes: int
@@ -47,7 +47,7 @@ class Walked(NamedTuple):
 
 
 def walk(data: memoryview, offset: int) -> Walked:
-    """Whole batches from an offset on; a broker may cut off the last one."""
+    """Counts complete batches from an offset on; a broker may truncate the last one."""
     end = len(data)
     position = records = 0
     next_offset = offset
@@ -65,7 +65,7 @@ def walk(data: memoryview, offset: int) -> Walked:
 
 
 class Cursor:
-    """One connection that reads some partitions."""
+    """One connection that reads several partitions."""
 
     def __init__(self, job: Job, partitions: list[int]) -> None:
         host, _, port = job.address.rpartition(":")
@@ -90,7 +90,7 @@ class Cursor:
         self.socket.sendall(frame)
 
     def receive(self) -> memoryview | None:
-        """The answer, when it is whole."""
+        """The response once it is complete, otherwise None."""
         count = self.socket.recv_into(self.view[self.filled : self.wanted] if self.filled >= 4 else self.view)
         if not count:
             raise WrongData("the broker has closed the connection")
@@ -106,7 +106,7 @@ class Cursor:
         return frame
 
     def take(self, frame: memoryview) -> tuple[int, int, bool]:
-        """Records and bytes in an answer, and whether all partitions are read to their ends."""
+        """Records and bytes in a response, and whether all its partitions are read to their ends."""
         header, position = read_response_header(Api.FETCH, FETCH_VERSION, frame)
         if header.correlation_id != self.correlation_id:
             raise WrongData(f"answer {header.correlation_id} came, {self.correlation_id} was awaited")
@@ -129,7 +129,7 @@ class Cursor:
 
 
 def run(job: Job) -> dict[str, object]:
-    """Reads until the window ends, or until all is replayed."""
+    """Reads until the window ends, or until the replay is complete."""
     parts = [list(range(number, job.partitions, job.connections)) for number in range(job.connections)]
     cursors = {}
     poll = select.epoll()

@@ -1,4 +1,4 @@
-"""Loads on clusters of three brokers: each leads a third of the partitions, and everything is acknowledged by all."""
+"""Loads on clusters of three brokers: each leads a third of the partitions, and producers use acks=all."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +10,12 @@ from benchmarks.side_by_side.brokers import Broker
 from benchmarks.side_by_side.jobs import Job, Load
 from benchmarks.side_by_side.loads import Conditions, Figures, Produce, check_count, figures, new_name, watched
 from benchmarks.side_by_side.trios import BROKERS, Trio
-from tests.compatibility.raw_client import Topic
+from harness.raw_client import Topic
 
 
 @dataclass
 class Replicated(Produce):
-    """Pre-encoded batches, as many as three brokers take; connections and partitions are those of each broker."""
+    """Pre-encoded batches, as many as three brokers accept; connections and partitions are counted per broker."""
 
     def measure(self, broker: Broker, settings: Mapping[str, str], conditions: Conditions) -> Figures:
         return self._run(broker, settings, conditions, "generator", {})
@@ -41,7 +41,7 @@ class Replicated(Produce):
 
 @dataclass
 class ReplicatedPaced(Replicated):
-    """Requests at half the pace that the slower contender can keep, and how long their answers take."""
+    """Requests at half of the slowest contender's maximum rate; measures ack latency."""
 
     rate: float = 0.0
 
@@ -64,7 +64,7 @@ class ReplicatedPaced(Replicated):
 
 @contextmanager
 def three_topics(broker: Trio, partitions: int, settings: Mapping[str, str]) -> Iterator[Mapping[int, Topic]]:
-    """A topic led by each broker, for one round."""
+    """One topic led by each broker, for one round."""
     before_bytes = broker.used_bytes()
     topics = {leader: broker.create_led_by(leader, new_name(), partitions, settings) for leader in BROKERS}
     os.sync()
@@ -75,6 +75,6 @@ def three_topics(broker: Trio, partitions: int, settings: Mapping[str, str]) -> 
 
 
 def check_counts(broker: Trio, topics: Mapping[int, Topic], partitions: int, acknowledged: int) -> None:
-    """Holds what the load was told against what is in the logs."""
+    """Compares the acknowledged records with those in the logs."""
     others = [broker.end(topic, partitions) for topic in list(topics.values())[1:]]
     check_count(broker, topics[BROKERS[0]], partitions, acknowledged - sum(others))

@@ -1,4 +1,4 @@
-"""The page docs/results/side-by-side.md, made of the recorded figures and of nothing else."""
+"""Generates docs/results/side-by-side.md from the recorded figures alone."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -62,14 +62,14 @@ Penstock, Apache Kafka and a bare loop on one machine, under the same load, on l
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Page and pictures."""
+    """Writes page and pictures."""
     rows = load(folder)
     (folder / PAGE).write_text(page(rows))
     charts.draw(rows, folder)
 
 
 def page(rows: Rows) -> str:
-    """The whole text."""
+    """The whole text of the page."""
     names = [name for name in ROWS if name in rows]
     parts = ["# Side by side with Apache Kafka\n", METHOD]
     for title, ours, other in PAIRS:
@@ -156,7 +156,7 @@ def _shown(found: Spread | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that mean something."""
+    """Formats a number with three significant digits, or without decimals from 100 on."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"

@@ -1,7 +1,7 @@
-"""The recorded figures: all rounds of all rows in docs/results/side-by-side.json, and what rounds say together.
+"""The recorded figures: all rounds of all rows in docs/results/side-by-side.json, and summaries of rounds.
 
-A run replaces the rows that it has measured and leaves the others, so that a long run can be taken in pieces. Each row
-says when, from which commit, on what machine and by which command it was measured.
+A run replaces the rows that it has measured and leaves the others, so that a long run can be split. Each row records
+the date, commit, machine and command of its measurement.
 """
 
 import datetime
@@ -14,22 +14,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.loads import Figures
-from benchmarks.side_by_side.machine import ROOT
 from benchmarks.side_by_side.running import Plan
+from harness import machine
+from harness.machine import ROOT
 
 FOLDER = ROOT / "docs" / "results"
 FILE = "side-by-side.json"
 ROUNDING = 5
 NOISY_CORES = 0.1
-"""More than that used by others, and a row is called noisy."""
+"""CPU use of other processes above which a row is called noisy."""
 
 Rows = dict[str, dict[str, Any]]
 
 
 class CannotRecord(Exception):
-    """These figures must not be kept; the sentence says why."""
+    """These figures must not be recorded; the text is the reason."""
 
 
 class Spread(NamedTuple):
@@ -53,20 +53,20 @@ def spread(rounds: Sequence[Figures], key: str, share: str | None = None) -> Spr
 
 
 def is_noisy(rounds: Sequence[Figures]) -> bool:
-    """Whether somebody else was at work meanwhile."""
+    """Whether other processes used much CPU meanwhile."""
     used = spread(rounds, "others_cpu")
     return used is not None and used.middle > NOISY_CORES
 
 
 def load(folder: Path = FOLDER) -> Rows:
-    """What was recorded so far."""
+    """The rows recorded so far."""
     path = folder / FILE
     rows: Rows = json.loads(path.read_text())["rows"] if path.exists() else {}
     return rows
 
 
 def check_recordable(plan: Plan) -> None:
-    """Refuses before hours are spent."""
+    """Raises CannotRecord if the figures could not be recorded; called before the measurement."""
     if machine.commit().endswith("+"):
         raise CannotRecord("src, benchmarks or pyproject.toml differ from the last commit: commit them, then record")
     if importlib.util.find_spec("matplotlib") is None:
@@ -76,7 +76,7 @@ def check_recordable(plan: Plan) -> None:
 
 
 def merged(before: Rows, measured: Mapping[str, Mapping[str, Any]], plan: Plan) -> Rows:
-    """What was recorded before, with the rows of this run in their places."""
+    """The earlier rows, with those of this run replaced."""
     about = {
         "date": datetime.date.today().isoformat(),
         "commit": machine.commit(),
@@ -95,7 +95,7 @@ def merged(before: Rows, measured: Mapping[str, Mapping[str, Any]], plan: Plan) 
 
 
 def rounded(found: Any) -> Any:
-    """Five digits: more would only pretend."""
+    """Rounds floats to five significant digits; more would be false precision."""
     if isinstance(found, dict):
         return {key: rounded(value) for key, value in found.items()}
     return float(f"{found:.{ROUNDING}g}") if isinstance(found, float) else found

@@ -1,8 +1,8 @@
-"""Which loads are measured, and between whom.
+"""The measured loads and their contenders.
 
-Rows come in pairs. *Defaults against defaults*: Penstock acknowledges what is on stable storage, Kafka what is in the
-page cache. *The same durability*: both from the page cache, or both from stable storage. `penstock-full` also opens
-every record, as Kafka does.
+Comparisons come in pairs. *Defaults against defaults*: Penstock acknowledges records on stable storage, Kafka records
+in the page cache. *The same durability*: both from the page cache, or both from stable storage. `penstock-full` also
+validates every record, as Kafka does.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from benchmarks.side_by_side.replicated import Replicated, ReplicatedPaced
 
 
 class Contender(NamedTuple):
-    """A broker and the settings of the topic that it is given."""
+    """A broker and the settings of its topics."""
 
     broker: str
     settings: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Runs rows: brokers are started once, warmed on each row's own load, and take turns in every round."""
+"""Runs rows: brokers are started once, warmed up with each row's own load, and measured in turn in every round."""
 
 import signal
 import tempfile
@@ -18,9 +18,9 @@ from benchmarks.side_by_side.rows import CONTENDERS, Row
 from benchmarks.side_by_side.trios import KafkaTrio, PenstockTrio
 
 WARM_OTHERS_S_MAX = 5.0
-"""Only a JVM gets faster for a minute."""
+"""For brokers without a JVM; only a JVM gets faster for a minute."""
 WARM_AGAIN_S_MAX = 15.0
-"""A JVM that has had its minute needs less for each further load."""
+"""For a JVM after its first warm-up; each further load needs less."""
 
 KINDS: Mapping[str, type[Broker]] = {each.name: each for each in (Penstock, Kafka, BareLimit, PenstockTrio, KafkaTrio)}
 
@@ -38,7 +38,7 @@ class Plan:
     profile: Path | None = None
 
     def contenders(self, row: Row) -> list[str]:
-        """Who takes part in a row."""
+        """The contenders of a row that take part."""
         return [each for each in row.contenders if not self.only or each in self.only]
 
 
@@ -46,7 +46,7 @@ Told = Callable[[str, str, int, Figures], None]
 
 
 def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> Iterator[tuple[str, dict[str, Any], Plan]]:
-    """Row by row: all its rounds by contender, what is known of the brokers, and how it was run."""
+    """Yields for each row its name, its rounds by contender with facts about the brokers, and the plan used."""
     for is_on_all_cores, some in groupby(rows, attrgetter("is_on_all_cores")):
         together = list(some)
         kinds = {CONTENDERS[name].broker for row in together for name in plan.contenders(row)}
@@ -61,7 +61,7 @@ def run_rows(rows: Sequence[Row], plan: Plan, told: Told) -> Iterator[tuple[str,
 
 @contextmanager
 def running(kinds: "set[str]", plan: Plan) -> Iterator[Mapping[str, Broker]]:
-    """The brokers, ready; who ends the process by a signal ends them, too."""
+    """Starts the brokers; SIGTERM to this process ends them, too."""
     signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="side-by-side-", dir=plan.data) as folder, ExitStack() as held:
         made = [KINDS[kind](Path(folder) / kind, plan.conditions.cores.broker) for kind in sorted(kinds)]
@@ -73,7 +73,7 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def run_row(row: Row, brokers: Mapping[str, Broker], plan: Plan, told: Told) -> dict[str, Any]:
-    """One row."""
+    """Warms and measures all contenders of one row."""
     work = row.work()
     names = plan.contenders(row)
     found: dict[str, list[Figures]] = {name: [] for name in names}
@@ -116,7 +116,7 @@ def _warm(name: str, brokers: Mapping[str, Broker], plan: Plan, measure: Callabl
 
 
 def warming_s(broker: Broker, plan: Plan) -> float:
-    """How long a broker is warmed under the load that comes next."""
+    """The warm-up time of a broker under the next load."""
     if not broker.is_jvm:
         return min(plan.warm_s, WARM_OTHERS_S_MAX)
     return min(plan.warm_s, WARM_AGAIN_S_MAX) if broker.was_warmed else plan.warm_s

@@ -1,9 +1,10 @@
-"""Clusters of three brokers on one machine, each of them broker and controller in one process.
+"""Clusters of three nodes on one machine, each a broker and controller in one process.
 
-Both run on their defaults, as single brokers do here; topics have three replicas, of which two must be in sync.
+Both products run on their defaults, as single brokers do here; topics have three replicas and min.insync.replicas=2.
 """
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -11,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.brokers import DELETED_AT_ONCE, KAFKA_JAVA, START_S, STOP_S, TOPIC_S, Broker, Kafka
 from benchmarks.side_by_side.frames import Batch
-from benchmarks.side_by_side.machine import ROOT, pinned
+from harness import machine
+from harness.kafka.kafka_node import KafkaNode
+from harness.machine import ROOT, pinned
+from harness.ports import free_port
+from harness.raw_client import RawClient, Refused, Topic
 from penstock import __version__
-from penstock.cli.cluster_nodes import LocalCluster
+from penstock.cli.sandbox.nodes import LocalCluster
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -25,9 +29,6 @@ from penstock.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.raw_client import RawClient, Refused, Topic
-from tests.system.victim import free_port
 
 BROKERS = (1, 2, 3)
 IN_SYNC = {"min.insync.replicas": "2"}
@@ -35,7 +36,7 @@ PAUSE_S = 0.05
 
 
 class Trio(Broker):
-    """Three brokers; a topic is led by one of them, so that a load is spread over them by its topics."""
+    """Three brokers; one of them leads all partitions of a topic, so a load is spread over brokers by topics."""
 
     addresses: Mapping[int, str]
 
@@ -52,7 +53,7 @@ class Trio(Broker):
         return self.create_led_by(BROKERS[0], name, partitions, settings)
 
     def create_led_by(self, leader: int, name: str, partitions: int, settings: Mapping[str, str]) -> Topic:
-        """A topic with all its leaders on one broker, that can be used at once."""
+        """Creates a topic with all its leaders on one broker, and waits until it serves requests."""
         replicas = [*BROKERS[BROKERS.index(leader) :], *BROKERS[: BROKERS.index(leader)]]
         wanted = CreatableTopic(
             name=name,
@@ -77,13 +78,15 @@ class Trio(Broker):
 
 
 class PenstockTrio(Trio):
-    """`penstock server`, three times."""
+    """Three processes of `penstock server`."""
 
     name = "penstock-trio"
     version = f"Penstock {__version__}"
 
-    def __init__(self, directory: Path, cpus: Sequence[int]) -> None:
+    def __init__(self, directory: Path, cpus: Sequence[int], sources: Path | None = None) -> None:
+        """`sources` is the folder from which the package is imported, by default that of the working tree."""
         super().__init__(directory, cpus)
+        self._environment = {**os.environ, "PYTHONPATH": str(sources)} if sources is not None else None
         self._cluster = LocalCluster(directory)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._cluster.grow(len(BROKERS), free_port())
@@ -103,7 +106,9 @@ class PenstockTrio(Trio):
             command = [sys.executable, "-m", "penstock", "server", "--config", str(home / "server.properties")]
             with (home / "log").open("ab") as log, pinned(self.cpus):
                 self._processes.append(
-                    subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+                    subprocess.Popen(
+                        command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                    )
                 )
         wait_until(lambda: all(map(_knows_all, self.addresses.values())), "all three serve")
         self.ready_s = machine.age_s(self.pid)
@@ -116,7 +121,7 @@ class PenstockTrio(Trio):
 
 
 class KafkaTrio(Trio):
-    """Apache Kafka, three times."""
+    """Three processes of Apache Kafka."""
 
     name = "kafka-trio"
     is_jvm = True
@@ -148,7 +153,7 @@ class KafkaTrio(Trio):
         return tuple(node.pid for node in self.nodes.values() if node.pid is not None)
 
     def start(self) -> None:
-        def start(node: KafkaNode) -> None:  # one alone is no quorum, and would never be ready
+        def start(node: KafkaNode) -> None:  # in parallel: one node has no quorum and is never ready
             with pinned(self.cpus):
                 node.start()
 
@@ -159,12 +164,12 @@ class KafkaTrio(Trio):
         self.version = Kafka.known_version()
 
     def stop(self) -> None:
-        for node in self.nodes.values():  # asked to end, the last ones would wait for a quorum that is gone
+        for node in self.nodes.values():  # SIGTERM would make the last ones wait for a lost quorum
             node.kill()
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Until it is so, but not for ever."""
+    """Waits until a condition holds; raises after START_S."""
     deadline_s = time.monotonic() + START_S
     while not condition():
         if time.monotonic() > deadline_s:

@@ -1,9 +1,9 @@
-"""Our Spark source beside Spark's Kafka connector, in one session on one machine, in turn.
+"""Compares our Spark source with Spark's Kafka connector, in turn, in one session on one machine.
 
     python -m benchmarks.spark --rows read,micro-batches,splits,memory,audit [--rounds 5] [--record]
 
-`--record` writes docs/results/spark.json and spark.md. It takes committed code only, replaces the rows of this run and
-leaves the others. `--scale 0.1` measures a tenth of everything, for a quick look.
+`--record` writes docs/results/spark.json and spark.md. It requires committed code, replaces the rows of this run and
+leaves the others. `--scale 0.1` measures a tenth of everything, for a trial run.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ROWS: dict[str, Measure] = {
 
 
 def main() -> None:
-    """One row after another."""
+    """Measures one row after another."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,7 +1,7 @@
-"""Ten million rows in a table, three of them tampered with: whether an audit names those and no others, and how soon.
+"""Audit of a table of ten million rows, three of them tampered with: its time, and whether it names exactly those.
 
-Lake and audit are run as a user runs them, `penstock spark run NAME --once`, so their times have the start of Spark in
-them. The audit runs twice: when the table is the topic, and when it is not.
+Lake and audit are run as a user runs them, `penstock spark run NAME --once`, so their times include the start of Spark.
+The audit runs twice: when the table equals the topic, and when it does not.
 """
 
 import subprocess
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.spark import payload
+from harness.penstock_node import PenstockNode
 from penstock.client.blocking import SyncClient
-from tests.compatibility.penstock_node import PenstockNode
 
 TOPIC = "orders"
 PARTITIONS = 4
@@ -37,7 +37,7 @@ PAGE = Path(".penstock", "checkpoints", "orders_audit.html")
 
 
 def measure(directory: Path, records: int) -> dict[str, Any]:
-    """Seconds, what was planted, and what the audit said."""
+    """Seconds of the runs, the planted differences, and the audit's report."""
     with PenstockNode(directory) as node:
         with SyncClient(node.bootstrap) as client:
             client.create_topic(TOPIC, PARTITIONS)
@@ -63,7 +63,7 @@ def measure(directory: Path, records: int) -> dict[str, Any]:
 
 
 def _run(directory: Path, pipeline: str, code: int) -> tuple[float, list[str]]:
-    """How long it took, and the lines that it printed."""
+    """Runs a pipeline; returns its seconds and the lines that it printed."""
     command = [sys.executable, "-m", "penstock", "spark", "run", pipeline, "--once"]
     began_s = time.perf_counter()
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
@@ -74,7 +74,7 @@ def _run(directory: Path, pipeline: str, code: int) -> tuple[float, list[str]]:
 
 
 def _tamper(table: DeltaTable, in_each: int) -> list[str]:
-    """Takes a row away, adds one again and changes an amount by a cent; what an audit should say of it."""
+    """Removes a row, duplicates one and changes an amount by a cent; returns the lines that an audit should report."""
     doubled, missing, altered = 70, in_each // 2, in_each - 1
     table.delete(f"partition = 1 AND offset = {missing}")
     amount = "named_struct('n', value['n'], 'amount', value['amount'] + 0.01)"
@@ -89,12 +89,12 @@ def _tamper(table: DeltaTable, in_each: int) -> list[str]:
 
 
 def _named(said: list[str]) -> list[str]:
-    """The rows that differ, at the end of a report, behind the last empty line."""
+    """The rows that differ: the lines of a report after the last empty line."""
     blank = max(number for number, line in enumerate(said) if not line)
     return said[blank + 1 :]
 
 
 def _chart(page: str) -> str:
-    """The picture in the audit's page, to stand alone, on white."""
+    """The chart in the audit's page, as a standalone file on a white background."""
     head, _, rest = page[page.index("<svg") : page.index("</svg>")].partition(">")
     return f"{head}>\n<rect width='100%' height='100%' fill='white'/>{rest}</svg>\n"

@@ -1,7 +1,7 @@
-"""A Python data source that yields ready-made Arrow batches: the most that Spark's engine takes from Python.
+"""A Python data source that yields ready-made Arrow batches: the most that Spark's engine accepts from Python.
 
-It asks nobody and decodes nothing. Each task makes one batch, with the columns and sizes that the measured topic has,
-and hands it over again and again.
+It sends no requests and decodes nothing. Each task makes one batch, with the columns and sizes of the measured topic,
+and yields it repeatedly.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ BATCH_ROWS = 50_000
 
 
 class BareSource(DataSource):
-    """Options: `rows` in all and `tasks`."""
+    """The source; its options are `rows` in total and `tasks`."""
 
     @classmethod
     def name(cls) -> str:
@@ -26,27 +26,27 @@ class BareSource(DataSource):
         return "bare"
 
     def schema(self) -> str:
-        """The same eight columns."""
+        """The same eight columns as our source."""
         return ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
 
     def reader(self, schema: StructType) -> "BareReader":  # noqa: ARG002 - Spark names it
-        """For `spark.read`."""
+        """The reader for `spark.read`."""
         return BareReader(int(self.options["rows"]), int(self.options["tasks"]))
 
 
 class BareReader(DataSourceReader):
-    """Hands over."""
+    """Yields ready-made batches."""
 
     def __init__(self, rows: int, tasks: int) -> None:
         self._rows = rows
         self._tasks = tasks
 
     def partitions(self) -> list[InputPartition]:
-        """As many rows for each task."""
+        """One partition per task, with equal numbers of rows."""
         return [InputPartition(self._rows // self._tasks) for _ in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The same batch until there are enough rows."""
+        """Yields the same batch until there are enough rows."""
         left = partition.value
         batch = ready_made(BATCH_ROWS)
         while left > 0:
@@ -55,7 +55,7 @@ class BareReader(DataSourceReader):
 
 
 def ready_made(rows: int) -> pa.RecordBatch:
-    """A batch as our source gives it."""
+    """A batch as our source yields it."""
     schema = arrow_schema(has_headers=True)
     columns = {
         "key": b"k" * KEY_BYTES,

@@ -1,8 +1,8 @@
-"""What an executor holds while it reads much: a batch of 20 GB of text, zstd, half of it in one partition.
+"""Memory of an executor that reads a batch of 20 GB of text, zstd, half of it in one partition.
 
-One executor has both cores, so that two tasks read at a time, and Spark's default of 1 GB of heap. Counted is what the
-kernel says is resident, JVM, Python's daemon and its workers together, at its most; pages that they share count for
-each of them.
+One executor has both cores, so that two tasks read at a time, and Spark's default of 1 GB of heap. The figure is the
+peak of the resident memory of JVM, Python's daemon and its workers together; pages that they share count for each of
+them.
 """
 
 import threading
@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side import machine
 from benchmarks.spark import payload, sessions
+from harness import machine
+from harness.penstock_node import PenstockNode
+from harness.spark.standalone import StandaloneSpark
 from penstock.client.blocking import SyncClient
-from tests.compatibility.penstock_node import PenstockNode
-from tests.spark.standalone import StandaloneSpark
 
 TOPIC = "lines"
 PARTITIONS = 5
@@ -23,7 +23,7 @@ SAMPLE_S = 0.1
 
 
 class Watch(threading.Thread):
-    """Looks again and again until it is stopped."""
+    """Samples the executors' memory until it is stopped."""
 
     def __init__(self, cluster: StandaloneSpark) -> None:
         super().__init__(daemon=True)
@@ -33,7 +33,7 @@ class Watch(threading.Thread):
         self.peak_parts: dict[str, int] = {}
 
     def run(self) -> None:
-        """The most that an executor had, and how it was made up."""
+        """Keeps the peak of an executor, and its parts by process."""
         while not self._done.wait(SAMPLE_S):
             for pid in self._cluster.executors():
                 parts = machine.resident_parts(pid)
@@ -42,13 +42,13 @@ class Watch(threading.Thread):
                     self.peak_parts = parts
 
     def stop(self) -> None:
-        """The last look has been taken when this returns."""
+        """Stops sampling; no sample is taken after this returns."""
         self._done.set()
         self.join()
 
 
 def measure(directory: Path, size_bytes: int) -> dict[str, Any]:
-    """Peak and speed of one batch."""
+    """Peak memory and speed of one batch."""
     with PenstockNode(directory) as node:
         with SyncClient(node.bootstrap) as client:
             client.create_topic(TOPIC, PARTITIONS)

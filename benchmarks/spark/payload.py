@@ -1,4 +1,4 @@
-"""What topics hold: records of 100 bytes, orders in JSON, text that compresses as text does; librdkafka writes it."""
+"""The records of topics, written by librdkafka: records of 100 bytes, orders in JSON, compressible text."""
 
 import math
 import random
@@ -15,17 +15,17 @@ DAY_MS = 1_769_817_600_000
 
 
 Record = tuple[bytes | None, bytes, int, int]
-"""Key, value, partition, and a timestamp in ms, or 0 for the present."""
+"""Key, value, partition, and a timestamp in ms, or 0 for the current time."""
 
 
 def plain(count: int, partitions: int) -> Iterator[Record]:
-    """Numbered records in turn to each partition."""
+    """Numbered records, round-robin over partitions."""
     for number in range(count):
         yield b"%010d" % number, (b"%010d" % number) * (VALUE_BYTES // 10), number % partitions, 0
 
 
 def orders(count: int, partitions: int, days: int) -> Iterator[Record]:
-    """Small JSON documents in turn to each partition, over so many days, more of them at noon than at midnight."""
+    """Small JSON documents, round-robin over partitions, spread over `days`, with more at noon than at midnight."""
     for number in range(count):
         value = b'{"n": %d, "amount": %d.%02d}' % (number, number % 977, number % 100)
         day = days * number / count
@@ -34,7 +34,7 @@ def orders(count: int, partitions: int, days: int) -> Iterator[Record]:
 
 
 def lines(size_bytes: int, line_bytes: int, partitions: int) -> Iterator[Record]:
-    """Text of so many bytes in all; the first partition gets half of it, the others share the rest."""
+    """Text of `size_bytes` in total; the first partition gets half of it, the others share the rest."""
     chance = random.Random(1)
     words = [b"%0*d" % (WORD_BYTES, chance.randrange(10**WORD_BYTES)) for _ in range(WORDS)]
     pool = [b" ".join(chance.choices(words, k=line_bytes // WORD_BYTES + 1))[:line_bytes] for _ in range(LINES)]
@@ -43,7 +43,7 @@ def lines(size_bytes: int, line_bytes: int, partitions: int) -> Iterator[Record]
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[Record], **settings: str | int) -> int:
-    """Writes them all; how many they were."""
+    """Produces all records; returns their number."""
     import confluent_kafka
 
     producer = confluent_kafka.Producer(

@@ -1,4 +1,4 @@
-"""What planning costs: micro-batches over 1,000 partitions with next to nothing in them, and very many splits."""
+"""The cost of planning: micro-batches over 1,000 nearly empty partitions, and very many splits."""
 
 import time
 from pathlib import Path
@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.spark import payload, sessions
+from harness.penstock_node import PenstockNode
 from penstock.client.blocking import SyncClient
-from tests.compatibility.penstock_node import PenstockNode
 
 PARTITIONS = 1000
 FEW = 20
@@ -19,9 +19,9 @@ TURNS = 3
 def measure_micro_batches(directory: Path, rounds: int) -> dict[str, Any]:
     """Milliseconds of micro-batches by contender: with few records, and with one for each partition.
 
-    One contender after the other, each with a topic of its own: a stream that waits asks the broker all the time, and
-    one that is started again catches up first. The connector makes a task of each partition with news, which takes half
-    a second: over all partitions, a trigger lasts minutes and is not waited for.
+    Contenders run one after the other, each with a topic of its own: an idle stream polls the broker all the time, and
+    a restarted stream catches up first. The connector makes a task of each partition with new records, which takes half
+    a second: over all partitions, a trigger lasts minutes, so that case is left out.
     """
     sizes = {"penstock": (FEW, PARTITIONS), "kafka": (FEW,)}
     found: dict[str, dict[int, list[float]]] = {form: {FEW: [], PARTITIONS: []} for form in sizes}
@@ -52,7 +52,7 @@ def _stream(session: SparkSession, form: str, bootstrap: str, checkpoint: Path) 
 
 
 def _micro_batch(query: StreamingQuery, bootstrap: str, topic: str, records: int) -> float:
-    """The longest trigger that read any of them."""
+    """Produces records; returns the milliseconds of the longest trigger that read any of them."""
     before = query.lastProgress["batchId"] if query.lastProgress else -1
     spread = ((None, b"x", number * 37 % PARTITIONS, 0) for number in range(records))
     payload.produce(bootstrap, topic, spread, linger_ms=5)
@@ -62,12 +62,12 @@ def _micro_batch(query: StreamingQuery, bootstrap: str, topic: str, records: int
         new = [each for each in query.recentProgress if each["batchId"] > before and each["numInputRows"]]
         if sum(each["numInputRows"] for each in new) == records:
             return float(max(each["durationMs"]["triggerExecution"] for each in new))
-        time.sleep(0.05)  # progress is told a moment after the batch
+        time.sleep(0.05)  # progress is reported shortly after the batch
     raise AssertionError(f"{records} records were written, and the stream told of {new}")
 
 
 def measure_splits(directory: Path, rounds: int, splits: int) -> dict[str, Any]:
-    """Seconds until Spark knows the splits of a batch, by contender."""
+    """Seconds until Spark has planned the splits of a batch, by contender."""
     with PenstockNode(directory) as node:
         with SyncClient(node.bootstrap) as client:
             client.create_topic("one", 1)
@@ -78,7 +78,7 @@ def measure_splits(directory: Path, rounds: int, splits: int) -> dict[str, Any]:
             for number in range(rounds + 1):
                 for form in sessions.FORMATS:
                     began_s = time.perf_counter()
-                    # Without minPartitions the connector leaves maxRecordsPerPartition alone in a batch.
+                    # Without minPartitions the connector ignores maxRecordsPerPartition in a batch.
                     wanted = {"minPartitions": str(splits), "maxRecordsPerPartition": "1"}
                     frame = sessions.batch(session, form, node.bootstrap, "one", **wanted)
                     planned = frame._jdf.queryExecution().toRdd().getNumPartitions()

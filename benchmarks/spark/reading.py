@@ -1,4 +1,4 @@
-"""Many records of 100 bytes, eight columns, two cores: our source, the connector and the bare engine in turn."""
+"""Reads many records of 100 bytes, eight columns, two cores: our source, the connector and the bare engine in turn."""
 
 import time
 from pathlib import Path
@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from benchmarks.spark import payload, sessions
+from harness.penstock_node import PenstockNode
 from penstock.client.blocking import SyncClient
-from tests.compatibility.penstock_node import PenstockNode
 
 TOPIC = "records"
 PARTITIONS = 4
@@ -33,7 +33,7 @@ def measure(directory: Path, rounds: int, records: int) -> dict[str, Any]:
                     began_s = time.perf_counter()
                     sessions.run(frame)
                     took_s = time.perf_counter() - began_s
-                    if number:  # the first one warms up
+                    if number:  # the first round warms up
                         found[form].append(took_s)
                         print(f"{form:9} {took_s:6.2f} s {records / took_s / 1e6:5.2f} M records/s", flush=True)
         finally:
@@ -42,7 +42,7 @@ def measure(directory: Path, rounds: int, records: int) -> dict[str, Any]:
 
 
 def _check(frames: dict[str, DataFrame], records: int) -> None:
-    """Both sources must have read the same before their speed means anything."""
+    """Checks that both sources read the same records, so that their speeds are comparable."""
     summed = [
         frames[form]
         .agg(

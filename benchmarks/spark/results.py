@@ -1,4 +1,4 @@
-"""The recorded figures in docs/results/spark.json, and the page spark.md, made of them and of nothing else."""
+"""Keeps the recorded figures in docs/results/spark.json and generates spark.md from them alone."""
 
 import datetime
 import importlib.metadata
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from benchmarks.side_by_side import machine
 from benchmarks.side_by_side.results import FOLDER, CannotRecord, rounded
+from harness import machine
 
 FILE = FOLDER / "spark.json"
 PAGE = FOLDER / "spark.md"
@@ -31,7 +31,7 @@ Spark takes from Python at most. Figures of a single host say nothing about a cl
 
 
 def check_recordable(scale: float) -> None:
-    """Refuses before minutes are spent."""
+    """Raises CannotRecord for uncommitted code or a scaled run; called before the measurement."""
     if machine.commit().endswith("+"):
         raise CannotRecord("src, benchmarks or pyproject.toml differ from the last commit: commit them, then record")
     if scale != 1.0:
@@ -39,7 +39,7 @@ def check_recordable(scale: float) -> None:
 
 
 def record(name: str, found: Found) -> None:
-    """Keeps a row in place of its predecessor, and writes the page; a chart has a file of its own."""
+    """Records a row in place of its earlier figures, and writes the page; a chart has a file of its own."""
     if "chart" in found:
         CHART.write_text(found["chart"])
         found = {key: value for key, value in found.items() if key != "chart"}
@@ -59,14 +59,14 @@ def record(name: str, found: Found) -> None:
 
 
 def page(rows: dict[str, Found]) -> str:
-    """All of spark.md."""
+    """The whole text of spark.md."""
     known = [name for name in TABLES if name in rows]
     parts = [[*summary(name, rows[name]), "", *_measured(rows[name]["measured"]), ""] for name in known]
     return "\n".join([METHOD, *("\n".join(part) for part in parts)])
 
 
 def summary(name: str, found: Found) -> list[str]:
-    """A row as a heading, a table and what was to be shown."""
+    """A row as a heading, a table and the goals."""
     return list(TABLES[name](found))
 
 

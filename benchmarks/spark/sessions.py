@@ -1,21 +1,22 @@
-"""Spark sessions with both sources, and what they are told."""
+"""Spark sessions with both sources, and their options."""
 
 import os
 import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.side_by_side.machine import ROOT
 from benchmarks.spark.bare import BareSource
-from tests.compatibility import maven, spark_session
+from harness import maven
+from harness.machine import ROOT
+from harness.spark import spark_session
 
 FORMATS = ("penstock", "kafka")
 
 
 def start(master: str = "local[2]", **settings: str) -> SparkSession:
-    """Defaults, but for pages that nobody looks at."""
+    """Starts a session with Spark's defaults, but without its UI and with a long network timeout."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Executors must find what is measured, and this folder.
+    # Executors must be able to import the measured package and this folder.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     jars = sorted((maven.build(spark_session.PROJECT) / "lib").glob("*.jar"))
     builder = SparkSession.builder.master(master).config("spark.jars", ",".join(map(str, jars)))
@@ -24,7 +25,7 @@ def start(master: str = "local[2]", **settings: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # A machine that is busy with something else for a while must not end the session.
+        # Other load on the machine must not end the session.
         "spark.network.timeout": "30m",
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
@@ -43,5 +44,5 @@ def batch(session: SparkSession, form: str, bootstrap: str, topic: str, **option
 
 
 def run(frame: DataFrame) -> None:
-    """Reads all of it and keeps nothing."""
+    """Reads all rows and discards them."""
     frame.write.format("noop").mode("overwrite").save()

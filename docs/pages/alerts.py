@@ -1,4 +1,4 @@
-"""The alert rules of deploy/prometheus, as far as a page tells of them."""
+"""The alert rules of deploy/prometheus, as the metrics page lists them."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _RULE = re.compile(r'- alert: (?P<name>\w+)\n.*?summary: "(?P<summary>.*?)"\n +a
 
 
 class Alert(NamedTuple):
-    """One rule."""
+    """One alert rule."""
 
     name: str
     summary: str
@@ -18,7 +18,7 @@ class Alert(NamedTuple):
 
 
 def alerts() -> Iterator[Alert]:
-    """In the order of the file."""
+    """All alerts, in the order of the file."""
     for found in _RULE.finditer(RULES.read_text(encoding="utf-8")):
         summary = re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"*\1*", found["summary"])
         yield Alert(found["name"], re.sub(r"\{\{ \$value[^}]*\}\}", "*n*", summary), found["advice"])

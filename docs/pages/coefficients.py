@@ -1,7 +1,7 @@
-"""Makes src/penstock/sizing/coefficients.py: what `penstock plan` works with, out of the pages of results.
+"""Generates src/penstock/sizing/coefficients.py, the coefficients of `penstock size`, from the pages of results.
 
-Each number is read from the file that a recording wrote, so that a new recording changes the plan, or turns the test of
-the pages red until somebody runs `./dev pages`.
+Each number is read from the file that a measurement wrote, so that a new measurement changes the plan; until
+`./dev pages` is run, the test of the pages fails.
 """
 
 import json
@@ -27,7 +27,7 @@ TRIOS: Final = {"fsync": "penstock-3-sync", "replicated": "penstock-3"}
 
 
 class Found(NamedTuple):
-    """A number, and where it stands."""
+    """A number, and the place in the results where it is recorded."""
 
     key: str
     value: float
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 def page() -> str:
-    """The module."""
+    """The source of the module."""
     rows = []
     for found in all_found():
         parts = (f"{rounded(found.value)!r}", quoted(found.unit), f"Tag.{found.tag}", *map(quoted, found[3:5]))
@@ -49,12 +49,12 @@ def page() -> str:
 
 
 def quoted(text: str) -> str:
-    """As Python writes it, in double quotes."""
+    """A Python string literal in double quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def rounded(value: float) -> float | int:
-    """Three digits that count; whole numbers stay whole."""
+    """Rounds to three significant digits; whole numbers become int."""
     short = float(f"{value:.3g}")
     return int(short) if short == int(short) and abs(short) >= 1 else short
 
@@ -91,7 +91,7 @@ def _point(series: str, contender: str, size: int, figure: str) -> float:
 
 
 def _told(page_name: str, pattern: str) -> float:
-    """A number of a page that has no JSON beside it; the pattern names it by its words."""
+    """A number from a page without a JSON file; the pattern identifies it by the words around it."""
     found = re.search(pattern, (RESULTS / page_name).read_text())
     if found is None:
         raise ValueError(f"{page_name} does not say {pattern!r} any more")
@@ -102,7 +102,7 @@ def _told(page_name: str, pattern: str) -> float:
 
 
 def _requests() -> Iterator[Found]:
-    """CPU of the broker for one request of a producer, by the bytes of values that it brings."""
+    """CPU time of the broker per produce request, by the bytes of values in the request."""
     for durability, contender in DURABILITIES.items():
         for size, row in (("tiny", "small-16"), ("batch", "produce-16")):
             value_bytes = 1e6 * _row(row, contender, "mb_s") / _row(row, contender, "requests_s")
@@ -159,7 +159,7 @@ def _reading() -> Iterator[Found]:
 
 
 def _followers() -> Iterator[Found]:
-    """What a follower adds, serving it included, as a share of what the leader's own work costs."""
+    """CPU time that a follower adds, serving it included, as a share of the leader's own CPU time."""
     rows = _json("side-by-side.json")["rows"]
     read = _row("consume-16", "penstock", "cpu_s_per_gb")
     for durability, contender in DURABILITIES.items():
@@ -232,7 +232,7 @@ def _quorum() -> Iterator[Found]:
 
 
 def _thirty() -> Iterator[Found]:
-    """The runs with the most nodes, and of these the newest."""
+    """The newest of the runs with the most nodes."""
     runs = _json("thirty.json")
     run = max(enumerate(runs), key=lambda pair: (pair[1]["nodes"], pair[0]))[1]
     where = f"{run['nodes']} processes on one machine, three of them controllers"
@@ -247,7 +247,7 @@ def _thirty() -> Iterator[Found]:
 
 
 def _big_cluster() -> Iterator[Found]:
-    """The world with the most partitions, and of these the newest."""
+    """The newest of the worlds with the most partitions."""
     run = max(_json("big-cluster.json"), key=lambda each: (each["partitions"], each["date"]))
     where = f"{run['brokers']} brokers, {run['partitions']:,} partitions, {run['racks']} racks"
     for key, value, unit, what in (

@@ -1,4 +1,4 @@
-"""Makes docs/configuration.md: every setting, and whether this version acts on it."""
+"""Generates docs/configuration.md: every setting, and whether this version acts on it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import getclosurevars, getdoc
@@ -68,8 +68,8 @@ FILE_ONLY = {
     "not start at such an address.",
 }
 VARIABLES = """
-Variables that are no settings: `PENSTOCK_BOOTSTRAP` says where commands find the broker (`host:port`; else
-`.penstock/endpoint`, then `localhost:9092`), `PENSTOCK_DEBUG=1` shows where a mistake of ours happened.
+Variables that are no settings: `PENSTOCK_CONTEXT` and `PENSTOCK_BOOTSTRAP` name the cluster of commands
+([which cluster](commands.md#which-cluster)), `PENSTOCK_DEBUG=1` shows where a mistake of ours happened.
 
 A broker also tells two things that cannot be set, to who asks DescribeConfigs for them by name, as `penstock doctor`
 does: `penstock.clock.ms`, its clock, and `penstock.complaints`, what it has refused in the last quarter of an hour.
@@ -125,7 +125,7 @@ def _change(setting: Setting) -> str:
 
 
 def valid(setting: Setting) -> str:
-    """What the check lets pass, in words."""
+    """Describes the values that the setting's check accepts."""
     if setting.check is None:
         return "true, false" if setting.kind is Kind.BOOLEAN else "–"
     kept = getclosurevars(setting.check).nonlocals

@@ -1,4 +1,4 @@
-"""Makes deploy/grafana/penstock.json: a dashboard of a cluster, for Grafana 9 and newer."""
+"""Generates deploy/grafana/penstock.json: a dashboard of a cluster, for Grafana 9 and newer."""
 
 import json
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ RATE = "[$__rate_interval]"
 
 
 class Query(NamedTuple):
-    """One line, or several, of a panel."""
+    """A query that draws one or more lines of a panel."""
 
     expr: str
     legend: str = ""
 
 
 class Panel(NamedTuple):
-    """A chart, or a number if it is small."""
+    """A chart or, with `is_number`, a single number."""
 
     title: str
     queries: Sequence[Query]
@@ -27,7 +27,7 @@ class Panel(NamedTuple):
     says: str = ""
     is_number: bool = False
     is_bad_above: float | None = None
-    """A number that is more than this is red."""
+    """A number above this value is shown in red."""
     is_bad_below: float | None = None
 
 

@@ -1,7 +1,7 @@
-"""Which settings this version acts on: those whose names the code reads, found in the code itself.
+"""Finds the settings that this version acts on: those whose names occur in the code.
 
-A setting that is declared, checked and described but whose name stands nowhere else is accepted and does nothing. What
-reads a name without acting on it is listed by hand, with what is true instead.
+A setting that is declared, checked and described but whose name occurs nowhere else is accepted and has no effect.
+Names that are read without an effect are listed by hand, with the actual behaviour.
 """
 
 import ast
@@ -16,26 +16,27 @@ from penstock.metadata.settings.topic import TOPIC_SETTINGS
 
 SOURCES = Path(__file__).parents[2] / "src" / "penstock"
 DECLARES = re.compile(
-    r"metadata/settings/(broker.*|topic|group|checks|describe|setting)\.py|cli/(contradictions|config|reassign_throttle)\.py"
-    r"|penstock/spark/|cli/verify_(rdkafka|topic)\.py"
+    r"metadata/settings/(broker.*|topic|group|checks|describe|setting)\.py"
+    r"|cli/(settings/(contradictions|setting_errors)|reassign/throttle)\.py"
+    r"|penstock/(client|spark)/|cli/connection/|cli/verify/(rdkafka|topic)\.py"
 )
-"""Files that declare, check and describe settings, and act on none; or that know others' settings by the same names."""
+"""Files that declare, check or describe settings without acting on them, or use other programs' settings' names."""
 READ_IN_VAIN = {
     "compression.type": "no: a batch stays as its producer compressed it",
     "remote.log.storage.system.enable": "no: there is no remote storage",
 }
-"""Names that are read, but change nothing that a user could notice."""
+"""Settings that are read, but have no visible effect."""
 PARTLY = {
     "cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
     "log.cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
 }
-"""Names that are acted on, but not in all that they promise."""
+"""Settings that are only partly implemented."""
 _READERS = ("value", "number", "is_on", "text", "get")
 
 
 @cache
 def effective() -> frozenset[str]:
-    """The names of all settings that somebody acts on, under that name or one that they stand in for."""
+    """The names of all settings that have an effect, under their own name or as a synonym of another setting."""
     read = set(names_read()) - READ_IN_VAIN.keys()
     owned = {**TOPIC_SETTINGS, **GROUP_SETTINGS}
     stand_ins = {synonym.name for name in read & owned.keys() for synonym in owned[name].synonyms}
@@ -44,7 +45,7 @@ def effective() -> frozenset[str]:
 
 
 def names_read() -> Iterator[str]:
-    """Names of settings that stand in the code."""
+    """Names of settings that occur in the code."""
     known = BROKER_SETTINGS.keys() | TOPIC_SETTINGS.keys() | GROUP_SETTINGS.keys()
     for path in sorted(SOURCES.rglob("*.py")):
         if DECLARES.search(str(path)):

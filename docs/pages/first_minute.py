@@ -1,7 +1,7 @@
-"""Makes docs/pictures/first-minute.svg: a terminal with a real session, `python -m docs.pages.first_minute`.
+"""Generates docs/pictures/first-minute.svg: a terminal with a real session, `python -m docs.pages.first_minute`.
 
-What it shows was typed and answered; only the place of the data and times differ from run to run, so nothing compares
-it.
+The commands are run and their output is real. The data directory and times differ from run to run, so no test compares
+the picture.
 """
 
 import os
@@ -26,11 +26,11 @@ WIDTH = 92
 
 
 def main() -> None:
-    """Runs the session, draws it."""
+    """Runs the session and draws it."""
     console = Console(record=True, width=WIDTH, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for life
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PENSTOCK_", "KAFKA_"))}
     with tempfile.TemporaryDirectory() as directory:
-        broker = subprocess.Popen(  # noqa: S603 - nothing but our own words
+        broker = subprocess.Popen(  # noqa: S603 - fixed arguments
             [*PENSTOCK.split(" "), "dev"], cwd=directory, env=environment, stdout=subprocess.PIPE, text=True
         )
         assert broker.stdout is not None
@@ -55,7 +55,7 @@ def main() -> None:
     drawn = re.sub(
         r"(@font-face \{.*?\}|<!--.*?-->)\s*", "", console.export_svg(title="the first minute"), flags=re.DOTALL
     )
-    PICTURE.write_text(drawn, encoding="utf-8")  # without fonts that would have to be fetched
+    PICTURE.write_text(drawn, encoding="utf-8")  # without fonts that would have to be downloaded
 
 
 def _show(console: Console, typed: str, answered: str) -> None:

@@ -1,4 +1,4 @@
-"""Makes docs/metrics.md: every metric, what it says, and what to do about it."""
+"""Generates docs/metrics.md: every metric, its meaning, and the advice for operators."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ of kafka_exporter, so dashboards made for these find what they look for; what ne
 | How the node runs | Where |
 |---|---|
 | `penstock dev` | http://localhost:9644/metrics, or the next free port; the first screen tells |
-| `penstock cluster up` | `penstock cluster status` tells |
+| `penstock sandbox up` | `penstock sandbox status` tells |
 | `penstock server` | `metrics.listener=127.0.0.1:9644` in its file; unset, nowhere |
 
 Nobody logs in there: whoever reaches it reads names of topics. So an address that other machines reach needs
@@ -68,7 +68,7 @@ Prometheus scrape a cluster of three nodes, asks it every query of the dashboard
          - targets: ["localhost:9644"]
    ```
 
-   For `penstock cluster up` they are the addresses that `penstock cluster status` tells, for servers those of their
+   For `penstock sandbox up` they are the addresses that `penstock sandbox status` tells, for servers those of their
    `metrics.listener`.
 2. **Rules.** Put `penstock-alerts.yml` beside that file, have both checked, and let Prometheus read them anew
    (`systemctl reload prometheus`, or a HUP signal):

@@ -1,6 +1,6 @@
-"""Makes docs/pictures/parts.svg: the parts of a node, and how a record goes through them.
+"""Generates docs/pictures/parts.svg: the parts of a node, and the path of a record through them.
 
-The picture brings its own paper, so that it reads the same on a light page and on a dark one.
+The picture has its own background, so that it looks the same on light and dark pages.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from html import escape
 
 WIDTH, HEIGHT = 990, 590
 NAMES_WIDTH = 30
-"""By how much everything but the names of the rows stands further to the right."""
+"""Horizontal shift of everything but the row names."""
 PAPER, INK, FAINT = "#fbfaf6", "#1f2a37", "#5b6775"
 CLIENT, SHELL, CORE, PORT, WORLD = "#dfe9f5", "#fde8c8", "#d9efdf", "#e9e2f3", "#ecebe6"
 FONT = "font-family=\"'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif\""

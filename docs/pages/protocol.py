@@ -1,13 +1,14 @@
-"""Makes docs/protocol.md: every API of Kafka 4.3, what is served of it, where we depart, what is left out and why."""
+"""Generates docs/protocol.md: every API of Kafka 4.3, its served versions, departures, and reasons for omissions."""
 
 import re
 import sys
 from collections.abc import Iterator
 from inspect import getdoc
 
-from penstock.server.dispatch import Dispatch, Route
-from penstock.server.handlers.api_versions import ADVERTISED_FROM
-from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS, HANDLERS
+from penstock.server.connections.dispatch import Dispatch
+from penstock.server.connections.serving import Route
+from penstock.server.handlers.cluster.api_versions import ADVERTISED_FROM
+from penstock.server.handlers.tables import BROKER_HANDLERS, BROKER_ONLY, CONTROLLER_HANDLERS
 from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api, request_class
 
 TRANSACTIONS = "there are no transactions yet"
@@ -50,7 +51,7 @@ WHY_NOT = {
     Api.STREAMS_GROUP_HEARTBEAT: STREAMS,
     Api.STREAMS_GROUP_DESCRIBE: STREAMS,
 }
-"""Why an API is not served. Serving one makes its line here a mistake, and the test says so."""
+"""Why an API is not served. A test fails if a served API is listed here."""
 
 HEAD = """# Protocol
 
@@ -77,7 +78,7 @@ def page() -> str:
     """The whole page."""
     routes = {
         **Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY).routes,
-        **Dispatch(HANDLERS, leaves_out=CONTROLLER_ONLY).routes,
+        **Dispatch(BROKER_HANDLERS, leaves_out=CONTROLLER_ONLY).routes,
     }
     head = HEAD.format(served=len(routes), all=len(Api))
     rows = "".join(_row(api, routes.get(api)) for api in Api)
@@ -101,7 +102,7 @@ def _row(api: Api, route: Route | None) -> str:
 
 
 def _departure(text: str) -> str:
-    """What is left to say in a column that says already from whom we depart."""
+    """Removes the words "from Kafka 4.3", which the column's title already implies."""
     return re.sub(r"^(nowhere )?from Kafka 4\.3[:.] ?", "", text)
 
 
@@ -110,15 +111,16 @@ def _range(first: int, last: int) -> str:
 
 
 def _families() -> Iterator[str]:
-    for module in dict.fromkeys((*HANDLERS, *CONTROLLER_HANDLERS)):
-        title, _, rest = (getdoc(module) or "").partition(":")
+    modules = {handler.__module__ for handler in (*BROKER_HANDLERS, *CONTROLLER_HANDLERS)}
+    for module in sorted(modules):
+        title, _, rest = (getdoc(sys.modules[module]) or "").partition(":")
         yield f"\n### {title}\n\n{rest.splitlines()[0].strip().capitalize()}\n\n"
-        for name, text in sections(module.__name__).items():
+        for name, text in sections(module).items():
             yield f"- **{name}** {text}\n"
 
 
 def sections(module: str) -> dict[str, str]:
-    """What the docstring of a handlers' module says under Serves, Answers and Departs."""
+    """The sections Serves, Answers and Departs of the docstring of a handlers' module."""
     found: dict[str, str] = {}
     name = None
     for line in (getdoc(sys.modules[module]) or "").splitlines():

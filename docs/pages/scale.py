@@ -1,14 +1,14 @@
-"""Makes docs/scale.md: plans for four sizes of cluster, worked out by the model behind `penstock plan`."""
+"""Generates docs/scale.md: plans for four sizes of cluster, computed by the model behind `penstock size`."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.cli.sizing import known_as, notes
+from penstock.cli.size import known_as, notes
 from penstock.sizing.coefficients import COEFFICIENTS
 from penstock.sizing.demand import Durability, Hardware, Load
-from penstock.sizing.limits import Limit, ask
+from penstock.sizing.limits import Limit, requirements_of
 from penstock.sizing.plan import Plan, plan
 from penstock.sizing.quantities import parse_bytes, parse_rate, parse_seconds, show_bytes, shown
 
@@ -30,7 +30,7 @@ BATCHES = (1_000.0, parse_bytes("4KiB"), parse_bytes("16KiB"), parse_bytes("64Ki
 
 
 def page() -> str:
-    """The page."""
+    """The whole page."""
     plans = {name: planned(arguments) for name, arguments in SIZES.items()}
     return "".join(
         [
@@ -52,7 +52,7 @@ def page() -> str:
 
 
 def planned(arguments: str) -> Plan:
-    """What `penstock plan` works out for a command line, as its options stand for fields."""
+    """The plan that `penstock size` computes for these arguments."""
     words = shlex.split(arguments)
     given = {FIELDS[name][0]: FIELDS[name][1](text) for name, text in zip(words[::2], words[1::2], strict=True)}
     of_hardware = {name: given.pop(name) for name in ("network_bytes_s", "disk_write_bytes_s") if name in given}
@@ -66,8 +66,8 @@ def _overview(plans: dict[str, Plan]) -> Iterator[str]:
     yield "| Asked for | Brokers | First limit | Next limit | With `durability=replicated` | Known |\n"
     yield "|---|--:|---|---|---|---|\n"
     for name, found in plans.items():
-        second = found.askings[1]
-        other = ask(replace(found.load, durability=Durability.REPLICATED), found.hardware)[0]
+        second = found.requirements[1]
+        other = requirements_of(replace(found.load, durability=Durability.REPLICATED), found.hardware)[0]
         yield (
             f"| {name} | {found.brokers:,} | {found.first_limit.value} | {second.limit.value}, at {second.brokers:,} "
             f"| {other.brokers:,}, then {other.limit.value} | {known_as(found.figures[0])} |\n"
@@ -86,9 +86,9 @@ def _one_node(found: Plan) -> Iterator[str]:
 
 
 def _most(batch_bytes: float, durability: Durability) -> float:
-    """What one node takes, written once and read once, with the room that a plan leaves."""
+    """Write throughput of one node, each byte written once and read once, with the headroom that a plan keeps."""
     load = Load(1e6, replication_factor=1, batch_bytes=batch_bytes, durability=durability)
-    cpu = next(each for each in ask(load, Hardware()) if each.limit is Limit.CPU)
+    cpu = next(each for each in requirements_of(load, Hardware()) if each.limit is Limit.CPU)
     return load.write_bytes_s / cpu.exact
 
 
@@ -98,13 +98,13 @@ def _section(name: str, found: Plan, text: str) -> Iterator[str]:
 
 
 def _figures(arguments: str, found: Plan) -> Iterator[str]:
-    yield f"```\npenstock plan {arguments}\n```\n\n| What | Value | Known | From |\n|---|--:|---|---|\n"
+    yield f"```\npenstock size {arguments}\n```\n\n| What | Value | Known | From |\n|---|--:|---|---|\n"
     for figure in found.figures:
         yield (
             f"| {figure.name} | {shown(figure.value, figure.unit)} | {known_as(figure)} | {_links(figure.pages)} |\n"
         )
     if found.brokers > 1:
-        asked = ", ".join(f"{each.limit.value} {each.brokers:,}" for each in found.askings if each.brokers > 1)
+        asked = ", ".join(f"{each.limit.value} {each.brokers:,}" for each in found.requirements if each.brokers > 1)
         yield f"\nBrokers that each limit asks for: {asked}.\n"
     if found.levers:
         moves = "; ".join(f"{each.change}: {each.brokers:,}, then {each.then.value}" for each in found.levers)
@@ -153,7 +153,7 @@ def _coefficients() -> Iterator[str]:
 
 INTRODUCTION = """# From one node to many
 
-Made by `./dev pages` from the model behind `penstock plan`; a test holds this page and every number that the model
+Made by `./dev pages` from the model behind `penstock size`; a test holds this page and every number that the model
 uses against the pages of results.
 
 A figure is **measured** when it was seen on real processes at that size, **simulated** when it was seen in virtual time

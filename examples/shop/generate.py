@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -50,6 +50,10 @@ class Ledger:
     poison: Counter[str] = field(default_factory=Counter)
     revenue_cents: Counter[str] = field(default_factory=Counter)
     """By day of payment, of orders and payments that can be read."""
+
+    def to_json(self) -> str:
+        """The ledger as one line of JSON."""
+        return json.dumps({name: dict(getattr(self, name)) for name in ("records", "poison", "revenue_cents")})
 
 
 class Shop:
@@ -135,13 +139,13 @@ async def generate(bootstrap: str | None, shop: Shop, events: int, rate: float) 
 def main() -> None:
     """As a program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=50_000)
-    parser.add_argument("--rate", type=float, default=2000)
-    parser.add_argument("--bootstrap")
+    parser.add_argument("--events", type=int, default=50_000, help="how many to write (default: 50000)")
+    parser.add_argument("--rate", type=float, default=2000, help="events per second (default: 2000)")
+    parser.add_argument("--bootstrap", help="the broker, as host:port")
     options = parser.parse_args()
     shop = Shop()
     asyncio.run(generate(options.bootstrap, shop, options.events, options.rate))
-    print(json.dumps(asdict(shop.ledger)))
+    print(shop.ledger.to_json())
 
 
 if __name__ == "__main__":

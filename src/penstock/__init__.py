@@ -1,13 +1,13 @@
 """Penstock: a durable, ordered, replayable, partitioned log that speaks Apache Kafka's wire protocol."""
 
+from penstock.version import __version__
+
 TYPE_CHECKING = False  # for a type checker it is true; `typing` itself costs an import
 if TYPE_CHECKING:
     from penstock.client.blocking import SyncClient
     from penstock.client.client import Client
 
 __all__ = ["Client", "SyncClient", "__version__"]
-
-__version__ = "0.1.0.dev0"
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""`python -m penstock` is the command `penstock`, for whoever has an interpreter at hand and not its scripts."""
+"""`python -m penstock` runs the command `penstock` where its script is not on the path."""
 
 from penstock.cli.main import main
 

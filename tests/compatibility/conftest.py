@@ -1,19 +1,26 @@
-"""What compatibility tests share: Kafka's code behind a pipe, running nodes, the record of the matrix."""
+"""Fixtures of the compatibility tests: Kafka's code behind a pipe, running nodes, the record of the matrix."""
 
 import datetime
 from collections.abc import Generator, Iterator
 
 import pytest
 
+from harness.kafka.kafka_node import KafkaNode
+from harness.kafka.oracle import Oracle
+from harness.penstock_node import PenstockNode
+from harness.raw_client import RawClient
 from penstock.testing.node import NodeThread
 from tests.compatibility import page
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.oracle import Oracle
-from tests.compatibility.penstock_node import PenstockNode
-from tests.compatibility.raw_client import RawClient
+from tests.compatibility.left_clients import end_left_clients
 
-# Before anybody imports them: their assertions are the matrix's.
-pytest.register_assert_rewrite("tests.compatibility.stories", "tests.compatibility.group_stories")
+# Must precede the first import: these modules contain the assertions of the matrix.
+pytest.register_assert_rewrite("tests.compatibility.scenarios", "tests.compatibility.group_scenarios")
+
+
+@pytest.fixture(autouse=True)
+def _no_client_is_left() -> Iterator[None]:
+    yield
+    end_left_clients()
 
 
 @pytest.fixture(scope="session")
@@ -23,13 +30,13 @@ def oracle() -> Iterator[Oracle]:
         yield running
 
 
-# Many records are of the past, and stay: nothing is deleted in the background before a session is long over.
+# Many records have old timestamps and must stay: background deletion starts long after a session is over.
 KEEPING = {"log.initial.task.delay.ms": str(24 * 3_600_000)}
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
-    """Apache Kafka, one node for the whole session; tests tell their topics apart by name."""
+    """Apache Kafka, one node for the whole session; tests use different topic names."""
     with KafkaNode(tmp_path_factory.mktemp("kafka"), KEEPING) as node:
         yield node
 
@@ -50,7 +57,7 @@ GROUP_SETTINGS = {
 
 @pytest.fixture(scope="module", params=["penstock", "kafka"])
 def coordinated(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where a broker is that coordinates groups: one of ours, then Apache Kafka."""
+    """The address of a broker that coordinates groups: one of ours, then Apache Kafka."""
     if request.param == "kafka":
         kafka: KafkaNode = request.getfixturevalue("kafka")
         yield kafka.bootstrap
@@ -63,7 +70,7 @@ def coordinated(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
-    """A node for the tests of one module; it must not have been surprised by anything."""
+    """A node for the tests of one module; it must not log malformed requests or internal errors."""
     with PenstockNode(tmp_path_factory.mktemp("penstock")) as node:
         yield node
         assert "malformed" not in node.log
@@ -78,7 +85,7 @@ def penstock_client(penstock: PenstockNode) -> Iterator[RawClient]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Known when this folder or a file in it is named on the command line."""
+    """Registered only if this folder or a file in it is named on the command line."""
     parser.addoption(
         "--record-compatibility",
         action="store_true",
@@ -87,13 +94,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reports of all workers come together where no worker is."""
+    """Registers the recorder in the controlling process, which receives the reports of all workers."""
     if config.getoption("--record-compatibility", False) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(), "record-compatibility")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The dear stories of the matrix are told when the page is written."""
+    """Deselects the expensive scenarios of the matrix unless the page is being written."""
     if config.getoption("--record-compatibility", False):
         return
     seldom = [item for item in items if item.get_closest_marker("seldom")]
@@ -103,13 +110,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Recorder:
-    """Notes how the stories of the matrix end."""
+    """Records the outcomes of the scenarios of the matrix."""
 
     def __init__(self) -> None:
         self._outcomes: list[page.Outcome] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A story that fails at its end, or in what is put away after it, has failed."""
+        """Records an outcome; a failure at the end of a scenario or in its teardown counts as failed."""
         for name, told in report.user_properties:
             if name == "compatibility" and isinstance(told, list) and report.when != "setup":
                 module, version, operation, notes = told
@@ -127,7 +134,7 @@ _log_bytes_before = pytest.StashKey[int]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Remembers where the broker's log stood, to show what it said during a test that fails."""
+    """Notes the size of the broker's log, to show its output during a test that fails."""
     node = _node_of(item)
     if node is not None:
         item.stash[_log_bytes_before] = node.log.stat().st_size
@@ -136,7 +143,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds the broker's words to the report."""
+    """Adds the broker's log output to the report."""
     report = yield
     node = _node_of(item)
     if node is not None and report.failed and _log_bytes_before in item.stash:

@@ -1,4 +1,4 @@
-"""A network whose connections can be cut from the inside, as a bad cable would: bytes may have arrived or not."""
+"""A network whose connections can be cut from inside, as by a bad cable: bytes may have arrived or not."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ from penstock.model.ports import Buffer, Connection, FileSlice, Listener, Networ
 
 
 class CuttableConnection:
-    """A connection that remembers whether it was cut; then its answers are lost."""
+    """A connection that can be cut; its responses are lost then."""
 
     def __init__(self, inner: Connection) -> None:
         self._inner = inner
@@ -43,7 +43,7 @@ class CuttableConnection:
 
 
 class CuttingNetwork:
-    """A network that can cut what it has connected."""
+    """A network that can cut its connections."""
 
     def __init__(self, inner: Network) -> None:
         self._inner = inner
@@ -59,12 +59,12 @@ class CuttingNetwork:
         return connection
 
     async def until_connected(self) -> None:
-        """Returns when there is something to cut."""
+        """Returns when there is a connection to cut."""
         while not self._connections:
             await asyncio.sleep(0.005)
 
     def cut(self, *, is_late: bool) -> None:
-        """Breaks all connections: at once, or (late) when the next answer comes, which is lost with them."""
+        """Breaks all connections: at once, or (late) when the next response arrives, which is lost with them."""
         connections, self._connections = self._connections, []
         for connection in connections:
             self.cuts += 1

@@ -1,4 +1,4 @@
-"""Commands that Debian packages: looked for, and installed when they are missing and we may."""
+"""Commands from Debian packages: located, and installed if they are missing and permissions allow it."""
 
 import fcntl
 import os
@@ -11,11 +11,11 @@ INSTALL_TIMEOUT_S = 300
 
 
 class Missing(Exception):
-    """A command is not here; the text says how to get it."""
+    """A command is missing; the text explains how to install it."""
 
 
 def command(name: str, package: str) -> str:
-    """The path of a command. Whoever is root gets its package; one process installs, the others wait for it."""
+    """The path of a command. Root installs its package if needed; one process installs, the others wait."""
     with (Path(tempfile.gettempdir()) / f"install-{package}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = shutil.which(name)
@@ -50,7 +50,7 @@ def _unpack(package: str, home: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         try:
             _apt_get("download", package, cwd=directory)
-        except subprocess.CalledProcessError:  # what it knows of is older than what there is
+        except subprocess.CalledProcessError:  # the package index is outdated
             _apt_get("update")
             _apt_get("download", package, cwd=directory)
         (file,) = Path(directory).glob("*.deb")

@@ -1,6 +1,6 @@
-"""Frameworks that stand on Kafka clients, in an environment of their own: some want an older client than we have here.
+"""Frameworks built on Kafka clients, in an environment of their own: some need an older client than ours.
 
-Built once per change of `frameworks/requirements.txt`, however many processes ask.
+Built once per change of `frameworks/requirements.txt`, by one process.
 """
 
 import json
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.once import make_once
+from harness.once import make_once
 
 FOLDER = Path(__file__).parent / "frameworks"
 REQUIREMENTS = FOLDER / "requirements.txt"
@@ -23,7 +23,7 @@ print(json.dumps(found.get_payload() or found["Description"]))
 
 
 def command(name: str) -> str:
-    """A command of the environment, which is brought up to date."""
+    """A command of the environment, which is updated first."""
     make_once(TARGET, REQUIREMENTS.read_text(), _install)
     return str(VENV / "bin" / name)
 
@@ -35,12 +35,12 @@ def _install() -> None:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without our own modules: the other Python must not find them."""
+    """Our environment without our own modules: the other Python must not find them."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def example(package: str) -> str:
-    """The first Python example of a package's own description, as it was installed."""
+    """The first Python example in the installed package's own description."""
     describe = [command("python"), "-c", DESCRIPTION, package]
     shown = subprocess.run(describe, check=True, capture_output=True, env=environment()).stdout
     text = str(json.loads(shown))

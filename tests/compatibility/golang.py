@@ -1,6 +1,6 @@
-"""Builds the Go program that tests lean on. Go itself knows what has changed; here only one process builds at a time.
+"""Builds the Go program that tests use. Go itself detects changes; here only one process builds at a time.
 
-Nothing is skipped: a machine without Go fails the tests that need it.
+Nothing is skipped: on a machine without Go the tests that need it fail.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ FLAGS = ("-gcflags=all=-N -l",)
 
 
 def build(project: Path) -> Path:
-    """Brings the program up to date and returns its path."""
+    """Updates the program and returns its path."""
     target = project / "target"
     target.mkdir(exist_ok=True)
     program = target / "program"

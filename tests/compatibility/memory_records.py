@@ -1,7 +1,8 @@
-"""Kafka's MemoryRecords, asked through the oracle, and what we say about the same batch in the same words."""
+"""Kafka's MemoryRecords, queried through the oracle, and our description of the same batch in the same terms."""
 
 from typing import Any
 
+from harness.kafka.oracle import Oracle, as_json, binary, text
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.control import ControlType, EndTransactionMarker, read_control_key, read_marker
 from penstock.records.header import (
@@ -13,7 +14,6 @@ from penstock.records.header import (
     TimestampType,
 )
 from penstock.records.rows import Record, rows
-from tests.compatibility.oracle import Oracle, as_json, binary, text
 from tests.compatibility.samples import Batch
 
 CAP_BYTES = DEFAULT_LIMITS.batch_decompressed_bytes_max
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def read_batches(oracle: Oracle, data: bytes | bytearray) -> list[Json]:
-    """What Kafka says about batches that lie one after another."""
+    """Kafka's description of consecutive batches."""
     answer = oracle.ask("read_batches", bytes=text(data))
     assert answer["valid_bytes"] == len(data)
     found: list[Json] = answer["batches"]
@@ -76,7 +76,7 @@ def build_marker(
 
 
 def describe(data: bytes | bytearray) -> Json:
-    """What we say about a batch, as `read_batches` would."""
+    """Our description of a batch, in the form of `read_batches`."""
     batch = BatchView(data)
     description: Json = {
         "is_valid": batch.is_intact,

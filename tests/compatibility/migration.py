@@ -4,11 +4,11 @@
 
 Producers write numbered records to all topics on Kafka; two groups read them there and commit; MirrorMaker copies
 topics and translates the groups' offsets (docs/migrating.md). Then one group is stopped in the middle, the producers
-stop, the copies are complete, the other group reads to the end; both go on with Penstock, and so do the producers. At
-last the way back: what lies on Penstock has come to Kafka under other names, and producers and a group go on there.
-Every record is read at least once by every group. One is read twice only if it lies between the translated offset and
-the one that was committed: MirrorMaker translates exactly at the end of a partition, elsewhere it may fall short, and
-never goes beyond. `--record` adds to docs/results/migration.md.
+stop, the copies become complete, and the other group reads to the end; both groups and the producers continue on
+Penstock. Finally the way back: the records on Penstock have been mirrored to Kafka under other names, and producers and
+a group continue there. Every record is read at least once by every group. A record is read twice only if it lies
+between the translated offset and the committed one: MirrorMaker translates exactly at the end of a partition; elsewhere
+the translated offset may be lower, but never higher. `--record` adds to docs/results/migration.md.
 """
 
 import argparse
@@ -24,7 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.compatibility.kafka_node import KafkaNode
+from harness.kafka.kafka_node import KafkaNode
+from harness.penstock_node import PenstockNode
 from tests.compatibility.migration_clients import (
     LISTED,
     PARTITIONS,
@@ -37,7 +38,6 @@ from tests.compatibility.migration_clients import (
     until,
 )
 from tests.compatibility.mirror_maker import BACK, MirrorMaker, settings
-from tests.compatibility.penstock_node import PenstockNode
 from tests.revision import revision
 from tests.system.density import say
 from tests.system.quorum_kills import RESULTS
@@ -46,7 +46,7 @@ Starts = dict[Place, int]
 TOPICS: Final = 10
 PRODUCERS: Final = 2
 RECORDS: Final = 1_000
-"""Of every partition before the cut-over, and as many after it."""
+"""Records of every partition before the cut-over, and as many after it."""
 DRAINED, STOPPED = "billing", "audit"
 """The group that reads to the end before it moves, and the one that does not."""
 HEAD: Final = (
@@ -57,14 +57,14 @@ HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cut-over came to."""
+    """The result of a cut-over."""
 
     topics: int
     partitions: int
     records: int
-    """Of all topics, those on the way back among them."""
+    """Records of all topics, including those on the way back."""
     again: int
-    """Read a second time by the group that was stopped in the middle; by the other, none."""
+    """Records read twice by the group that was stopped in the middle; the other group reads none twice."""
     copied_s: float
     """From the last record on Kafka until Penstock had it."""
     paused_s: float
@@ -76,7 +76,7 @@ class Outcome:
     revision: str
 
     def row(self) -> str:
-        """As the page has it."""
+        """A row of the page."""
         cells = (
             f"{self.topics} × {self.partitions}",
             f"{self.records:,}",
@@ -93,7 +93,7 @@ class Outcome:
         return f"| {' | '.join(cells)} |"
 
     def text(self) -> str:
-        """For whoever waits."""
+        """A summary for people."""
         return (
             f"{self.records:,} records in {self.topics} topics, none lost; {DRAINED} has read none twice, {STOPPED} "
             f"{self.again:,}; nothing was written for {self.paused_s:.1f} s; {self.seconds:.0f} s in all"
@@ -101,7 +101,7 @@ class Outcome:
 
 
 class CutOver:
-    """The story, step by step."""
+    """The cut-over, step by step."""
 
     def __init__(
         self, kafka: Cluster, penstock: Cluster, topics: int, records: int, tell: Callable[[str], None]
@@ -170,10 +170,10 @@ class CutOver:
             revision=revision(),
         )
 
-    # --- who lives there
+    # --- clients
 
     def _producers(self, cluster: Cluster) -> list[Producer]:
-        """Each has partitions of its own."""
+        """Starts producers; each has partitions of its own."""
         shares = [self._places[number::PRODUCERS] for number in range(PRODUCERS)]
         started = [Producer(cluster.bootstrap, share, self._numbers) for share in shares]
         for each in started:
@@ -195,7 +195,7 @@ class CutOver:
         self._read[group] += reader.read
 
     def _wait_read(self, reader: Reader, starts: Starts, ends: Starts) -> None:
-        """Everything from there on; more may come."""
+        """Waits until everything between the offsets was read; the reader may read more."""
 
         def missing() -> list[tuple[str, int, int]]:
             return [
@@ -207,10 +207,10 @@ class CutOver:
 
         until(lambda: not missing(), lambda: f"{reader.name} has not read {missing()[:LISTED]}")
 
-    # --- what must be true
+    # --- checks
 
     def _await_offsets(self, stopped: Starts, ends: Starts) -> dict[str, Starts]:
-        """Exact for who has read to the end; never beyond what was committed, and of every partition."""
+        """Translated offsets: exact for the group that read to the end, never beyond the committed ones."""
         penstock, places = self._penstock, self._places
         until(lambda: penstock.offsets(DRAINED, places) == ends, lambda: (penstock.offsets(DRAINED, places), ends))
         until(lambda: len(penstock.offsets(STOPPED, places)) == len(places), lambda: penstock.offsets(STOPPED, places))
@@ -220,7 +220,7 @@ class CutOver:
         return {DRAINED: dict(ends), STOPPED: found}
 
     def _check(self, group: str, translated: Starts, committed: Starts) -> int:
-        """Every record was read; how many were twice, all of them between the translated offset and the committed."""
+        """Checks that every record was read; counts those read twice, all between translated and committed offset."""
         read = self._read[group]
         wanted = {(*place, number) for place, end in self._numbers.items() for number in range(end)}
         if lost := sorted(wanted - set(read)):
@@ -231,10 +231,10 @@ class CutOver:
         return len(twice)
 
     def _go_back(self, written: float, stop_mirror: Callable[[], None]) -> float:
-        """For good: producers write to the topics on Kafka again, and the first group reads on there.
+        """Goes back for good: producers write to the topics on Kafka again, and the first group continues there.
 
-        What was read on Penstock is there under the names of the way back, with the group's offsets. What the topics
-        hold under their own names is in it, and passed over. Seconds until all of it is there.
+        The records read on Penstock are on Kafka under prefixed names, with the group's offsets. They include the
+        records under the original names, which are skipped. Returns the seconds until everything is there.
         """
         kafka, back = self._kafka, [(f"{BACK}{topic}", partition) for topic, partition in self._places]
         ends = {(f"{BACK}{topic}", partition): end for (topic, partition), end in self._numbers.items()}
@@ -266,7 +266,7 @@ def run(
     records: int,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """With two clusters that are there."""
+    """Runs a cut-over between two existing clusters."""
     story = CutOver(Cluster(kafka), Cluster(penstock), topics, records, tell)
     Cluster(kafka).create(story.topics)
     configuration = settings(kafka, penstock, topics="orders-.*", groups=f"{DRAINED}|{STOPPED}")
@@ -306,7 +306,7 @@ nor on its way back.
 the producers started on Penstock, and *back* from the last record on Penstock until Kafka had it and the offsets of
 `{DRAINED}`.
 
-`./dev migration` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB.
+`./dev campaign migration` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB.
 """
     (RESULTS / "migration.md").write_text(text)
 

@@ -1,4 +1,4 @@
-"""Who lives on the clusters of a migration, and what an operator asks of either; see `migration.py`."""
+"""Clients of the clusters of a migration, and an operator's requests to either cluster; see `migration.py`."""
 
 import asyncio
 import subprocess
@@ -18,14 +18,14 @@ from penstock import Client
 Place = tuple[str, int]
 PARTITIONS: Final = 2
 RATE: Final = 400.0
-"""Of a producer, in records per second, at most."""
+"""Maximum rate of a producer, in records per second."""
 WAIT_S: Final = 120.0
-"""For anything: much longer than it takes."""
+"""Time limit of every wait: much longer than any step takes."""
 LISTED: Final = 20
 
 
 class Migration(AssertionError):
-    """Something was lost, or is not as it was."""
+    """A record was lost, or differs from the original."""
 
 
 def until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
@@ -37,13 +37,13 @@ def until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
 
 
 class Producer(threading.Thread):
-    """Numbers the records of its partitions, on whichever cluster."""
+    """Writes numbered records to its partitions, on either cluster."""
 
     def __init__(self, bootstrap: str, places: list[Place], numbers: dict[Place, int]) -> None:
         super().__init__(name="producer", daemon=True)
         self._places = places
         self._numbers = numbers
-        """What comes next."""
+        """The next number of each partition."""
         self.problems: list[str] = []
         self._stopping = threading.Event()
         self._producer: Any = confluent_kafka.Producer(
@@ -68,7 +68,7 @@ class Producer(threading.Thread):
             self.problems.append(str(error))
 
     def stop(self) -> None:
-        """All that was sent is acknowledged."""
+        """Stops sending; everything sent must be acknowledged."""
         if not self._stopping.is_set():
             self._stopping.set()
             self.join()
@@ -110,12 +110,12 @@ class Reader(threading.Thread):
         self._consumer.close()
 
     def _commit(self) -> bool:
-        """Whether it worked; else it is tried again."""
+        """Whether the commit succeeded; else it is tried again."""
         try:
             done = self._consumer.commit(asynchronous=False)
         except confluent_kafka.KafkaException:
             return False
-        # A partition of which nothing is new has no offset in the answer.
+        # A partition without a new offset has none in the response.
         news = [each for each in done if each.error is None and each.offset >= 0]
         self.committed |= {(each.topic, each.partition): each.offset for each in news}
         return all(each.error is None for each in done)
@@ -126,7 +126,7 @@ class Reader(threading.Thread):
 
 
 class Cluster:
-    """What an operator asks either of them."""
+    """An operator's requests to a cluster."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -137,24 +137,24 @@ class Cluster:
             done.result(WAIT_S)
 
     def ends(self, places: list[Place]) -> dict[Place, int]:
-        """0 where there is nothing yet."""
+        """End offsets; 0 for a partition that does not exist yet."""
         known = self._admin.list_topics(timeout=WAIT_S).topics
         there = [place for place in places if place[0] in known and place[1] in known[place[0]].partitions]
         latest: Any = OffsetSpec
         asked = self._admin.list_offsets({confluent_kafka.TopicPartition(*each): latest.latest() for each in there})
         found = {}
         for place, answer in asked.items():
-            with suppress(confluent_kafka.KafkaException):  # just made, and its leader does not know yet
+            with suppress(confluent_kafka.KafkaException):  # just created, and its leader has not applied it yet
                 found[place.topic, place.partition] = answer.result(WAIT_S).offset
         return {place: found.get(place, 0) for place in places}
 
     def offsets(self, group: str, places: list[Place]) -> dict[Place, int]:
-        """Those that were committed."""
+        """Committed offsets."""
         found = asyncio.run(self._offsets(group, sorted({topic for topic, _ in places})))
         return {place: found[place] for place in places if place in found}
 
     def skip(self, group: str, topics: list[str]) -> None:
-        """Has a group begin at the end of topics."""
+        """Moves a group to the end of topics."""
         chosen = [part for topic in topics for part in ("-t", topic)]
         command = [sys.executable, "-m", "penstock", "group", "reset", group, *chosen, "--to-latest"]
         done = subprocess.run(
@@ -173,7 +173,7 @@ class Cluster:
 
 
 def copy_of(bootstrap: str, places: list[Place], ends: dict[Place, int]) -> dict[Place, list[tuple[Any, ...]]]:
-    """All records before these ends, with keys and times, in their order."""
+    """All records before these ends, with keys and timestamps, in order."""
     consumer: Any = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
     )

@@ -1,4 +1,4 @@
-"""MirrorMaker 2 between two clusters, both ways, in one Java process from the artifacts that Maven has.
+"""MirrorMaker 2 between two clusters, both ways, in one Java process from Maven artifacts.
 
     with MirrorMaker(directory, settings(kafka, penstock, topics="orders-.*", groups="billing")): ...
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.compatibility import maven
+from harness import maven
 
 PROJECT: Final = Path(__file__).parent / "mirror"
 STOP_S: Final = 20.0
-# For a guest on a small machine that should be there soon.
+# For a small machine, and a fast start.
 JAVA: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 LOG_TAIL: Final = 6_000
 LOUD: Final = re.compile(r" (WARN|ERROR) |^\S*(Exception|Error)\b|^Caused by")
 SOURCE, TARGET = "kafka", "penstock"
 BACK: Final = f"{TARGET}."
-"""What is put before the names of topics on their way back."""
+"""The prefix of topic names on the way back."""
 IDENTITY: Final = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 INTERNAL: Final = (
     "config.storage",
@@ -30,12 +30,12 @@ INTERNAL: Final = (
     "status.storage",
     "offset-syncs.topic",
     "checkpoints.topic",
-    "heartbeats.topic",  # made even if there are none
+    "heartbeats.topic",  # created even if there are no heartbeats
 )
 
 
 def settings(kafka: str, penstock: str, *, topics: str, groups: str) -> dict[str, str]:
-    """There, names stay; on the way back they get a prefix, so that nothing goes round in circles."""
+    """Topic names are kept on the way there; on the way back they get a prefix, so that there is no loop."""
     there, back = f"{SOURCE}->{TARGET}", f"{TARGET}->{SOURCE}"
     found = {
         "clusters": f"{SOURCE}, {TARGET}",
@@ -55,7 +55,7 @@ def settings(kafka: str, penstock: str, *, topics: str, groups: str) -> dict[str
         "sync.topic.acls.enabled": "false",
     }
     found |= {f"{name}.replication.factor": "1" for name in INTERNAL}
-    for worker in (SOURCE, TARGET):  # these are its worker's, and mean nothing without the name of a cluster
+    for worker in (SOURCE, TARGET):  # worker settings, which apply only with the name of a cluster
         found |= {f"{worker}.offset.flush.interval.ms": "1000", f"{worker}.plugin.discovery": "service_load"}
     for flow in (there, back):
         found |= {f"{flow}.enabled": "true", f"{flow}.topics": topics, f"{flow}.groups": groups}
@@ -63,7 +63,7 @@ def settings(kafka: str, penstock: str, *, topics: str, groups: str) -> dict[str
 
 
 class MirrorMaker:
-    """Runs from entering to leaving."""
+    """A MirrorMaker process that runs while the context is entered."""
 
     def __init__(self, directory: Path, configuration: Mapping[str, str]) -> None:
         self._file = directory / "mirror.properties"
@@ -88,7 +88,7 @@ class MirrorMaker:
         self.stop()
 
     def stop(self) -> None:
-        """Asks the process to end, and insists after a while."""
+        """Terminates the process, and kills it after a while."""
         if self._process is None:
             return
         self._process.terminate()
@@ -100,6 +100,6 @@ class MirrorMaker:
         self._process = None
 
     def complaints(self) -> str:
-        """Warnings and errors in its log, the last ones."""
+        """The last warnings and errors in its log."""
         lines = self.log_path.read_text(errors="replace").splitlines()
         return "\n".join(line for line in lines if LOUD.search(line))[-LOG_TAIL:]

@@ -1,7 +1,7 @@
-"""docs/compatibility.md, written from what a run of the client matrix saw, and from the rows themselves.
+"""docs/compatibility.md, written from a run of the client matrix and from the rows themselves.
 
-A ✓ stands for a story that passed in the recorded run. Whoever runs a row replaces all that was recorded of it: what
-did not run then has no ✓.
+A ✓ stands for a scenario that passed in the recorded run. Running a row replaces everything recorded for it: a scenario
+that did not run has no ✓.
 """
 
 import json
@@ -22,7 +22,7 @@ PASSED, FAILED, NOT_RUN = "✓", "**fails**", "*not run*"
 
 @dataclass
 class Recorded:
-    """What was seen of one client: its version, when, and whether each story passed."""
+    """The record of one client: its version, the date, and whether each scenario passed."""
 
     version: str
     date: str
@@ -34,7 +34,7 @@ Record = Mapping[str, Recorded]
 
 
 class Outcome(NamedTuple):
-    """How one story ended, with figures that it noted."""
+    """The outcome of one scenario, with the numbers that it noted."""
 
     module: str
     version: str
@@ -44,13 +44,13 @@ class Outcome(NamedTuple):
 
 
 def load() -> dict[str, Recorded]:
-    """By module of the row; nothing before the first run."""
+    """The record by module of the row; empty before the first run."""
     found = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return {module: Recorded(**row) for module, row in found.items()}
 
 
 def save(record: Record) -> None:
-    """In the order of the table and of the operations."""
+    """Saves the record in the order of the table and of the operations."""
     known = {module: record[module] for module in MODULES if module in record}
     rows = {
         module: vars(row)
@@ -66,7 +66,7 @@ def table() -> dict[str, type[Row]]:
 
 
 def render(record: Record, rows: Mapping[str, type[Row]]) -> str:
-    """The page."""
+    """The text of the page."""
     reasons: list[str] = []
     lines = [
         "# Clients that were tried",
@@ -83,10 +83,10 @@ def render(record: Record, rows: Mapping[str, type[Row]]) -> str:
 
 
 INTRODUCTION = (
-    "Each ✓ is a story of `tests/compatibility/stories.py` or `group_stories.py` that passed against a Penstock node",
-    "of its own process: the scene is set and the outcome is checked on the wire, by a client that trusts nobody. CI",
-    "tells the stories again, but for some of kafka-console-consumer's, which are those of the Java client.",
-    "`./dev compatibility` runs the matrix and writes this page; nothing here is written by hand.",
+    "Each ✓ is a scenario of `tests/compatibility/scenarios.py` or `group_scenarios.py` that passed against a Penstock",
+    "node of its own process: the scene is set and the outcome is checked on the wire, by a client that trusts nobody.",
+    "CI runs the scenarios again, but for some of kafka-console-consumer's, which are those of the Java client.",
+    "`./dev campaign compatibility` runs the matrix and writes this page; nothing here is written by hand.",
 )
 
 
@@ -100,7 +100,7 @@ def _versions(record: Record, rows: Mapping[str, type[Row]]) -> list[str]:
 
 
 def _table(record: Record, rows: Mapping[str, type[Row]], reasons: list[str]) -> list[str]:
-    """Operations down, clients across; a reason is a number into the list below."""
+    """Operations down, clients across; a reason is a number that refers to the list below."""
     lines = [_line("", [row.name for row in rows.values()]), "|---|" + ":-:|" * len(rows)]
     for operation in Operation:
         cells = [_cell(record.get(module), row, operation, reasons) for module, row in rows.items()]
@@ -123,7 +123,7 @@ def _line(first: str, cells: Sequence[str]) -> str:
 
 
 def remember(outcomes: Iterable[Outcome], date: str) -> Record:
-    """What was recorded before, with every row replaced of which something ran."""
+    """The previous record, in which every row that ran is replaced."""
     fresh: dict[str, Recorded] = {}
     for outcome in outcomes:
         row = fresh.setdefault(outcome.module, Recorded(outcome.version, date))

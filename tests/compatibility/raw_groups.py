@@ -1,9 +1,10 @@
-"""Groups as a raw client sees them: who is in them, in which epoch, what they have committed, and a member by hand."""
+"""Groups as a raw client sees them: members, epoch and committed offsets, and a member operated by hand."""
 
 import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from harness.raw_client import RawClient, Topic
 from penstock.coordinator.placement import OFFSETS_TOPIC, partition_of
 from penstock.coordinator.records import decode_record
 from penstock.coordinator.subscriptions import assignment, assignment_bytes
@@ -24,7 +25,6 @@ from penstock.wire.messages.offset_commit import (
 from penstock.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from penstock.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from penstock.wire.stored.consumer_offsets import GroupMetadataKey, GroupMetadataValue
-from tests.compatibility.raw_client import RawClient, Topic
 from tests.compatibility.rows.row import Protocol
 
 SESSION_MS = 30_000
@@ -38,7 +38,7 @@ NOT_YET: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""What every client takes for "ask again"."""
+"""Errors that every client retries."""
 
 
 class Sitting(NamedTuple):
@@ -58,11 +58,11 @@ class Assembly(NamedTuple):
     members: Mapping[str, Sitting]
 
     def shares(self) -> list[frozenset[int]]:
-        """What each member reads."""
+        """The partitions of each member."""
         return [each.partitions for each in self.members.values()]
 
     def of_instance(self, instance_id: str) -> Sitting:
-        """A static member."""
+        """The static member with this instance id."""
         (found,) = (each for each in self.members.values() if each.instance_id == instance_id)
         return found
 
@@ -74,7 +74,7 @@ class RawGroups:
         self._client = client
 
     def look(self, group: str, protocol: Protocol) -> Assembly:
-        """A group of one topic as it is; one that is not there is Dead."""
+        """The current state of a group of one topic; a group that does not exist is Dead."""
         return self._classic(group) if protocol == "classic" else self._consumer(group)
 
     def _classic(self, group: str) -> Assembly:
@@ -104,7 +104,7 @@ class RawGroups:
         return Assembly(found.group_state, found.group_epoch, members)
 
     def generations(self, group: str) -> list[int]:
-        """Every generation of a classic group that the log tells of, in its order: no API does."""
+        """Every generation of a classic group in the log, in order: no API reports them."""
         offsets = self._client.topic(OFFSETS_TOPIC)
         partition = partition_of(group, len(offsets.partitions))
         found = []
@@ -131,7 +131,7 @@ class RawGroups:
         return {each.partition_index: each.committed_offset for topic in found.topics for each in topic.partitions}
 
     def find(self, group: str) -> None:
-        """Waits until the node coordinates the group: the first to ask lets the topic of offsets be made."""
+        """Waits until the node coordinates the group: the first request causes the creation of the offsets topic."""
         end_s = time.monotonic() + WAIT_S
         while True:
             asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
@@ -143,7 +143,7 @@ class RawGroups:
             time.sleep(RETRY_S)
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """For a group that nobody is in."""
+        """Commits for a group without members."""
         self.find(group)
         parts = [
             OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
@@ -155,7 +155,7 @@ class RawGroups:
         assert {each.error_code for each in answer.partitions} == {ErrorCode.NONE}, answer
 
     def join(self, group: str, topic: str, partitions: int) -> str:
-        """A member by hand, alone in a classic group, with all partitions; it stays for a session."""
+        """Joins a member by hand, alone in a classic group, with all partitions; it stays for a session."""
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
         member_id = ""
         while True:
@@ -188,7 +188,7 @@ class RawGroups:
         return member_id
 
     def leave(self, group: str, member_id: str) -> None:
-        """The member by hand goes."""
+        """Makes the member leave."""
         asked = LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member_id)])
         answer = self._client.ask(asked, LeaveGroupResponse)
         assert answer.error_code is ErrorCode.NONE, answer

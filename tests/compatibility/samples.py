@@ -11,9 +11,9 @@ from penstock.records.rows import Headers, Record
 
 NOW_MS = 1_760_000_000_000
 LARGE_BYTES = 900_000
-# The furthest timestamps whose difference still has 64 bits.
+# The most extreme timestamps whose difference still fits in 64 bits.
 TIMESTAMP_MS_MAX = 2**62
-# Settings of a topic that neither refuses them, nor rolls segments because of them, nor deletes them.
+# Topic settings that neither reject these timestamps, nor roll segments because of them, nor delete the records.
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "segment.ms": str(2**62), "retention.ms": "-1"}
 EVERY_BYTE = bytes(range(256))
 
@@ -99,7 +99,7 @@ def records_of(scene: Scene) -> list[Record]:
 
 
 def only(scene: Scene, accepts: Callable[[Record], bool]) -> list[Record]:
-    """The records that somebody accepts, with offsets as if there were no others."""
+    """The records that a client accepts, with offsets as if there were no others."""
     kept = filter(accepts, records_of(scene))
     return [record._replace(offset=offset) for offset, record in enumerate(kept)]
 

@@ -1,8 +1,8 @@
-"""Kafka's message schemas as the stranger ships them: read, filled with random values, held against our messages.
+"""Kafka's message schemas as the peer ships them: parsed, filled with random values, compared with our messages.
 
-Nothing here looks at our declarations to decide what a message contains, so a mistake in a declaration cannot hide. A
-message is JSON in the form of Kafka's own converters: names begin in lower case, bytes are base64, an id is URL-safe
-base64 without padding.
+This module does not consult our declarations to decide what a message contains, so a mistake in a declaration cannot
+hide. A message is JSON in the form of Kafka's own converters: names begin in lower case, bytes are base64, an id is
+URL-safe base64 without padding.
 """
 
 import base64
@@ -57,7 +57,7 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Schema:
-    """One schema file. `kind` is what it calls its type: request, response, header, data, coordinator-key or -value."""
+    """One schema file. `kind` is its type: request, response, header, data, coordinator-key or -value."""
 
     name: str
     kind: str
@@ -103,7 +103,7 @@ def _field(raw: Json, shared: dict[str, list[Json]]) -> FieldSpec:
 
 
 def _default(kind: str, is_array: bool, fields: tuple[FieldSpec, ...] | None, given: object) -> Any:
-    """What a field holds when nobody set it. A bare null in a schema means that no default is given."""
+    """The value of an unset field. A bare null in a schema means that no default is given."""
     text = "" if given is None else str(given).lower()
     if text == "null" or (kind == "records" and not is_array):
         return None
@@ -135,11 +135,11 @@ ALPHABETS = ("abcdefghij-._0123456789", "äöüßéñ", "日本語Кафка", "
 FLOATS = (0.0, 1.0, -1.5, 5e-324, 1.7976931348623157e308, -2.2250738585072014e-308, 0.1)
 
 VALUES_MAX = 1500
-"""A message stops growing behind so many values."""
+"""A message stops growing after this number of values."""
 
 
 class Maker:
-    """Makes messages out of a seed. The first is the least, the second leaves nothing out, others are mixed."""
+    """Makes messages from a seed. The first is minimal, the second leaves nothing out, others are mixed."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
@@ -189,7 +189,7 @@ class Maker:
             return 2
         chance = self.random.random()
         if chance < 0.02 and self.values < VALUES_MAX // 4:
-            self.values += VALUES_MAX // 4  # one array of a length that needs two bytes, then modesty
+            self.values += VALUES_MAX // 4  # one array whose length needs two bytes, then short ones
             return self.random.choice((126, 127, 128, 150))
         return 0 if chance < 0.25 else self.random.randint(1, 3)
 
@@ -229,7 +229,7 @@ class Maker:
         length = self.length()
         alphabet = ALPHABETS[0] if self.random.random() < 0.6 else self.random.choice(ALPHABETS)
         made = "".join(self.random.choices(alphabet, k=length))
-        # Lengths count bytes: cut on a character's border so that the edges above are met, and 32,767 is not passed.
+        # Lengths count bytes: cut at a character boundary so that the edges above are met, and 32,767 is not exceeded.
         return made if alphabet is ALPHABETS[0] else made.encode()[:length].decode(errors="ignore")
 
 
@@ -237,7 +237,7 @@ class Maker:
 
 
 def as_written(fields: tuple[FieldSpec, ...], version: int, value: Json) -> Json:
-    """What Kafka's converter says of the message: no tagged field at its default, of records only their size."""
+    """The message as Kafka's converter shows it: no tagged field at its default, of records only their size."""
     shown: Json = {}
     for field in fields:
         if version not in field.versions:
@@ -264,7 +264,7 @@ def is_default(field: FieldSpec, version: int, value: Any) -> bool:
 
 
 def plain(name: str) -> str:
-    """A field's name without case and underscores: theirs and ours agree on nothing more."""
+    """A field's name without case and underscores: their names and ours agree only in this form."""
     return name.replace("_", "").lower()
 
 
@@ -294,7 +294,7 @@ def scalar(kind: str, value: Any) -> Any:
 
 
 def build(struct: type[Struct], fields: tuple[FieldSpec, ...], value: Json) -> Struct:
-    """Our message with the values of a JSON message. What the JSON does not mention is left to our defaults."""
+    """Our message with the values of a JSON message. Fields that the JSON lacks keep our defaults."""
     ours = by_plain_name(struct)
     given: dict[str, Any] = {}
     for field in fields:
@@ -319,7 +319,7 @@ def _scalars(field: FieldSpec, value: Any) -> Any:
 def differences(
     fields: tuple[FieldSpec, ...], version: int, valid: range, value: Json, ours: Struct, path: str = ""
 ) -> Iterator[str]:
-    """Where our message says anything else than the JSON, absent fields and superfluous ones included."""
+    """Differences between our message and the JSON, including missing and superfluous fields."""
     own_fields = by_plain_name(type(ours))
     for field in fields:
         own = own_fields.pop(plain(field.name), None)

@@ -1,4 +1,4 @@
-"""Records as clients in Python hand them out, brought into one shape."""
+"""Records as Python clients return them, converted to one form."""
 
 from typing import Any, NamedTuple
 
@@ -9,14 +9,14 @@ from penstock.records.rows import Record
 
 
 class Seen(NamedTuple):
-    """A record as a consumer hands it out."""
+    """A record as a consumer returns it."""
 
     record: Record
     timestamp_type: TimestampType
 
 
 def seen_by_librdkafka(message: Any) -> Seen:
-    """What confluent-kafka hands out."""
+    """Converts a confluent-kafka message."""
     assert message.error() is None, message.error()
     kind, timestamp_ms = message.timestamp()
     if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE:
@@ -28,6 +28,6 @@ def seen_by_librdkafka(message: Any) -> Seen:
 
 
 def seen_in_python(message: Any) -> Seen:
-    """What aiokafka and kafka-python hand out."""
+    """Converts an aiokafka or kafka-python message."""
     record = Record(message.offset, message.timestamp, message.key, message.value, tuple(message.headers))
     return Seen(record, TimestampType(message.timestamp_type))

@@ -1,7 +1,8 @@
-"""A tap on the wire between a client and a broker: it relays frames, notes what is produced, and can break connections.
+"""A tap between a client and a broker: it relays frames, records Produce requests, and can break connections.
 
-Clients are told, in Metadata, that the broker is where the tap is. A broken connection is reset on both sides, in turn
-in two ways: after a Produce request was carried out, whose answer is lost with it; and in the middle of such a request.
+Metadata responses are changed so that clients connect to the tap. A broken connection is reset on both sides,
+alternately in two ways: after a Produce request was carried out, whose response is lost; and in the middle of a Produce
+request.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ from penstock.wire.messages.metadata import MetadataResponse, MetadataResponseBr
 HOST = "127.0.0.1"
 TIMEOUT_S = 10.0
 _SIZE = struct.Struct(">i")
-# Close at once and forget what is unsent, which the other side sees as a reset.
+# Close at once and discard unsent data, which the other side sees as a reset.
 _RESET = struct.pack("ii", 1, 0)
-# A connection that is to break carries up to so many Produce requests before.
+# The most Produce requests that a connection carries before it is broken.
 _REQUESTS_BEFORE_BREAK_MAX = 2
 
 
 class Produced(NamedTuple):
-    """What the tap saw of a Produce request."""
+    """The observed properties of a Produce request."""
 
     acks: int
     batch_bytes: tuple[int, ...]
@@ -69,9 +70,9 @@ class Tap:
         self.answers_lost = 0
         self.requests_torn = 0
         self.requests_in_flight_max = 0
-        """How many Produce requests of one connection waited for their answers at the same time."""
+        """The most Produce requests of one connection that waited for responses at the same time."""
         self.batches_in_flight_max = 0
-        """How many of them had a batch for the same partition."""
+        """The most of them that had a batch for the same partition."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -103,7 +104,7 @@ class Tap:
         self._links.add(self._loop.create_task(self._relay(reader, writer)))
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until both sides are done, or one of them broke."""
+        """Relays until both sides are done, or one of them breaks."""
         broker_reader, broker_writer = await asyncio.open_connection(self._host, self._port)
         asked: deque[_Asked] = deque()
         try:
@@ -121,7 +122,7 @@ class Tap:
     async def _pass_requests(
         self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter, asked: deque[_Asked]
     ) -> None:
-        """Ends when the client is done, whose last words arrive; raises Broken when the connection is to break."""
+        """Ends when the client is done, after its last bytes; raises Broken when the connection is to break."""
         left: int | None = None
         loses_answer = False
         async for frame in _frames(reader):
@@ -163,7 +164,7 @@ class Tap:
     async def _pass_answers(
         self, broker: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[_Asked]
     ) -> None:
-        """Ends when the broker is done; raises Broken when the answer has come that is to be lost."""
+        """Ends when the broker is done; raises Broken when the response to lose has arrived."""
         async for frame in _frames(broker):
             request = asked[0]
             if request.is_last:
@@ -181,7 +182,7 @@ class Tap:
         writer.write_eof()
 
     def _here(self, frame: memoryview, version: int) -> bytearray:
-        """The same Metadata, with the tap in the broker's place."""
+        """The same Metadata response, with the tap's address for the broker."""
         header, position = read_response_header(Api.METADATA, version, frame)
         answer = copy.copy(decode(MetadataResponse, version, frame, position))
         host, _, port = self.bootstrap.rpartition(":")

@@ -1,4 +1,4 @@
-"""A whole node and a running Kafka are asked the same about topics, cluster and settings, and answer the same."""
+"""A whole node and a running Kafka get the same requests about topics, cluster and settings, and answer the same."""
 
 import asyncio
 import queue
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from harness.kafka.kafka_node import CLUSTER_ID, KafkaNode
+from harness.raw_client import RawClient
 from penstock.metadata.commands import ConfigChanges, IncrementalAlterConfigs
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
@@ -29,10 +31,8 @@ from penstock.wire.messages.describe_cluster import DescribeClusterRequest
 from penstock.wire.messages.list_config_resources import ListConfigResourcesRequest
 from penstock.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from penstock.wire.types import ZERO_UUID
-from tests.compatibility.kafka_node import CLUSTER_ID, KafkaNode
-from tests.compatibility.raw_client import RawClient
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 NODE = 1
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -43,7 +43,7 @@ SHOWN_S = 10.0
 
 
 class NodeInThread:
-    """A node on a loop of its own."""
+    """A node with an event loop of its own."""
 
     def __init__(self, directory: Path, settings: BrokerSettings) -> None:
         self._directory = directory
@@ -76,7 +76,7 @@ class NodeInThread:
         await node.start()
         # Kafka keeps this one for the whole cluster, as long as it keeps eligible leader replicas (KIP-966).
         change = ConfigChanges(BROKER, "", (("min.insync.replicas", SET, "1"),))
-        await node.controller.ask(IncrementalAlterConfigs((change,), NODE))
+        await node.member.controller.ask(IncrementalAlterConfigs((change,), NODE))
         self._started.put(node.address)
         await self._ended.wait()
         await node.stop()
@@ -87,7 +87,7 @@ class NodeInThread:
 def clients(
     kafka: KafkaNode, kafka_client: RawClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RawClient, RawClient]]:
-    """Theirs and ours."""
+    """A client of Kafka and a client of our node."""
     ours = {name: value for name, value in kafka.properties.items() if "listener" not in name}
     node = NodeInThread(tmp_path_factory.mktemp("node"), BrokerSettings(ours))
     with node as address, RawClient(address) as client:
@@ -95,7 +95,7 @@ def clients(
 
 
 class Both:
-    """Asks both, and compares what `look` makes of the answers."""
+    """Sends requests to both, and compares what `look` extracts from the responses."""
 
     def __init__(self, clients: tuple[RawClient, RawClient]) -> None:
         self.theirs, self.ours = clients
@@ -113,7 +113,7 @@ class Both:
         assert answers[1] == answers[0]
 
     def create(self, *topics: creating.CreatableTopic, version: int = 7, **options: Any) -> None:
-        """And waits until Kafka shows what it has made: its answers come a moment earlier."""
+        """Creates topics, and waits until Kafka shows them: its responses come a moment earlier."""
         self.ask(creating.CreateTopicsRequest(topics=topics, **options), created, version)
         made = [topic.name for topic in topics if self.ours.metadata(topic.name).topics[0].error_code is NONE]
         deadline = time.monotonic() + SHOWN_S
@@ -227,7 +227,7 @@ def test_growth(both: Both, version: int) -> None:
         both.ask(growing.CreatePartitionsRequest(topics=more, timeout_ms=5_000, validate_only=False), grown, version)
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- metadata ---------------------------------------------------------------------------------------------------------
 
 
 def topics(response: Any) -> Any:
@@ -391,7 +391,7 @@ def test_description_of_unknown_types(both: Both, kind: int) -> None:
 
 
 def altered(response: Any) -> Any:
-    """A resource that is named twice is refused by both; Kafka answers it twice, we answer it once."""
+    """Both reject a resource that is named twice; Kafka reports it twice, we report it once."""
     found = [(r.error_code, said(r.error_message), r.resource_type, r.resource_name) for r in response.responses]
     return list(dict.fromkeys(found))
 
@@ -457,7 +457,7 @@ def test_resources(both: Both, kinds: tuple[int, ...]) -> None:
 
     def look(response: Any) -> Any:
         named = ((each.resource_type, each.resource_name) for each in response.config_resources)
-        # Other tests leave topics and groups there.
+        # Other tests leave topics and groups behind.
         ours = (each for each in named if each[0] not in {TOPIC, GROUP} or each[1].startswith("adm-listed"))
         return response.error_code, sorted(ours)
 

@@ -1,19 +1,19 @@
-"""Data batches and Kafka's MemoryRecords: both read the same out of the same bytes, and build the same bytes."""
+"""Data batches and Kafka's MemoryRecords: both read the same from the same bytes, and build the same bytes."""
 
 from typing import Any
 
 import pytest
 
+from harness.kafka.oracle import Oracle
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules, Validation, check_batch
 from penstock.records.compression import Codec
 from penstock.records.header import NO_SEQUENCE, NO_TIMESTAMP, TimestampType, stamp_log_append_time
 from penstock.records.rows import rows
 from tests.compatibility.memory_records import CAP_BYTES, build_batch, describe, read_batches
-from tests.compatibility.oracle import Oracle
 from tests.compatibility.samples import NOW_MS, SCENES, Batch
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 APPEND_TIME_MS = NOW_MS + 1
 STORED = Rules(validation=Validation.FULL, is_from_client=False)
@@ -54,7 +54,7 @@ def test_we_read_what_java_built(oracle: Oracle, codec: Codec, settings: dict[st
     for name, scene in SCENES.items():
         for batch in scene:
             if any(record.timestamp_ms < NO_TIMESTAMP for record in batch):
-                continue  # its builder takes none of these
+                continue  # its builder rejects these
             built = build_batch(oracle, batch, codec.name, APPEND_TIME_MS, settings)
             if codec is Codec.NONE:
                 assert built == build_ours(batch, codec, settings), name
@@ -68,7 +68,7 @@ def test_we_read_what_java_built(oracle: Oracle, codec: Codec, settings: dict[st
 
 
 def test_java_and_we_see_the_same_damage(oracle: Oracle) -> None:
-    """Every bit of a batch turned around, except in length and magic, without which there is no batch to speak of."""
+    """Flips every bit of a batch, except in length and magic, without which there is no batch."""
     whole = build_ours(SCENES["headers"][0][:3], Codec.NONE, {})
     places = [position for position in range(len(whole)) if position not in (8, 9, 10, 11, 16)]
     for position in places:
@@ -76,6 +76,6 @@ def test_java_and_we_see_the_same_damage(oracle: Oracle) -> None:
         damaged[position] ^= 1 << position % 8
         (theirs,), ours = read_batches(oracle, damaged), describe(damaged)
         if ours["base_sequence"] < NO_SEQUENCE:
-            ours["last_sequence"] = theirs["last_sequence"]  # of a number that is none, there is no last
+            ours["last_sequence"] = theirs["last_sequence"]  # an invalid sequence has no last one
         assert theirs == ours, position
         assert theirs["is_valid"] == (position < 16)

@@ -1,6 +1,6 @@
-"""Batches that must not be appended: Apache Kafka and we refuse the same ones, for the same reason.
+"""Batches that must not be appended: Apache Kafka and Penstock reject the same ones, for the same reason.
 
-Where we answer otherwise, both answers are written down. We are never more lenient than Kafka when records are opened.
+Where our response differs, both responses are listed. We are never more lenient than Kafka when records are opened.
 """
 
 import struct
@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from harness.kafka.kafka_node import KafkaNode
+from harness.raw_client import RawClient, Refused, Topic
 from penstock.model.errors import ErrorCode, ProtocolError
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules, Validation, check_batch
 from penstock.records.compression import Codec
 from penstock.records.header import HEADER_BYTES, LENGTH_EXCLUDES_BYTES, TimestampType, seal
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.raw_client import RawClient, Refused, Topic
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 NOW_MS = int(time.time() * 1000)
 APPEND_TIME = TimestampType.LOG_APPEND_TIME
@@ -41,7 +41,7 @@ def put(layout: str, position: int, *values: int, is_sealed: bool = True) -> byt
 
 
 def payload(change: Callable[[bytes], bytes], codec: Codec = Codec.NONE) -> bytearray:
-    """A good batch with other records, and a header that fits them."""
+    """A good batch with other records, and a header that matches them."""
     batch = good(codec=codec)
     batch[HEADER_BYTES:] = change(bytes(batch[HEADER_BYTES:]))
     struct.pack_into(">i", batch, 8, len(batch) - LENGTH_EXCLUDES_BYTES)
@@ -88,17 +88,17 @@ AGREED: list[tuple[str, bytearray, ErrorCode]] = [
 ]
 
 DEPARTURES: list[tuple[str, bytearray, ErrorCode, ErrorCode]] = [
-    # Sending the same bytes again, as CORRUPT_MESSAGE invites to, cannot help.
+    # Sending the same bytes again, as CORRUPT_MESSAGE suggests, cannot help.
     ("a format of the future", put(">b", 16, 3, is_sealed=False), ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD),
-    # To Kafka, half a batch is none; to us, a damaged one.
+    # To Kafka, half a batch is none; to us, it is damaged.
     ("half a batch", good()[:-3], ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE),
-    # Kafka overlooks what it then leaves out or overwrites.
+    # Kafka ignores what it then drops or overwrites.
     ("bytes behind the batch", good() + b"abc", ErrorCode.NONE, ErrorCode.INVALID_RECORD),
     ("a delete horizon", good(delete_horizon_ms=10), ErrorCode.NONE, ErrorCode.INVALID_RECORD),
     ("the time of append", good(timestamp_type=APPEND_TIME), ErrorCode.NONE, ErrorCode.INVALID_TIMESTAMP),
     ("a wrong max timestamp", put(">q", 35, NOW_MS - 1), ErrorCode.NONE, ErrorCode.INVALID_RECORD),
     ("an attribute without a meaning", put(">h", 21, 0x80), ErrorCode.NONE, ErrorCode.INVALID_RECORD),
-    # Kafka has no answer of its own to what its decompressors throw.
+    # Kafka has no specific error for exceptions of its decompressors.
     ("an unknown codec", put(">h", 21, 5), ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     *(
         (

@@ -1,7 +1,7 @@
-"""Batches through Apache Kafka: what we build, strangers read; what strangers build, we read.
+"""Batches through Apache Kafka: peers read the batches that we build, and we read those that peers build.
 
-Kafka opens every batch that it takes, so its acceptance is a check of its own; and it keeps the bytes, so what a client
-reads or writes here is what it would read from us or write to us.
+Kafka opens every batch that it accepts, so its acceptance is a check of its own; and it keeps the bytes, so a client
+reads and writes the same here as it would with us.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from harness.kafka.kafka_node import KafkaNode
+from harness.kafka.oracle import Oracle
+from harness.raw_client import RawClient, Topic
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.check import Rules, Validation, check_batch
 from penstock.records.compression import Codec
@@ -17,27 +20,24 @@ from penstock.records.rows import Record, rows
 from penstock.records.snappy import XERIAL_MAGIC
 from penstock.wire.messages.fetch import FetchRequest
 from penstock.wire.messages.produce import ProduceRequest
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.oracle import Oracle
-from tests.compatibility.raw_client import RawClient, Topic
+from tests.compatibility.peer_clients import Aiokafka, Java, KafkaPython, Librdkafka, PeerClient
 from tests.compatibility.samples import ANY_TIME, SCENES, build, only, records_of
 from tests.compatibility.seen import Seen
-from tests.compatibility.strangers import Aiokafka, Java, KafkaPython, Librdkafka, Stranger
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 PARTITIONS = dict(enumerate(SCENES))
 ENDS = {partition: len(records_of(SCENES[name])) for partition, name in PARTITIONS.items()}
-STRANGERS: Mapping[str, Callable[[], Stranger]] = {each.name: each for each in (Librdkafka, Aiokafka, KafkaPython)}
+PEERS: Mapping[str, Callable[[], PeerClient]] = {each.name: each for each in (Librdkafka, Aiokafka, KafkaPython)}
 CAP_BYTES = DEFAULT_LIMITS.batch_decompressed_bytes_max
 STORED = Rules(validation=Validation.FULL, is_from_client=False)
 
 codecs = pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
 
 
-@pytest.fixture(scope="session", params=[*STRANGERS, Java.name])
-def stranger(request: pytest.FixtureRequest, oracle: Oracle) -> Stranger:
-    return Java(oracle) if request.param == Java.name else STRANGERS[request.param]()
+@pytest.fixture(scope="session", params=[*PEERS, Java.name])
+def peer(request: pytest.FixtureRequest, oracle: Oracle) -> PeerClient:
+    return Java(oracle) if request.param == Java.name else PEERS[request.param]()
 
 
 class Relayed(NamedTuple):
@@ -49,7 +49,7 @@ class Relayed(NamedTuple):
 
 @pytest.fixture(scope="session")
 def relayed(kafka_client: RawClient) -> Mapping[Codec, Relayed]:
-    """All scenes in every codec, built by us and taken by Kafka."""
+    """All scenes in every codec, built by us and accepted by Kafka."""
     return {codec: send_scenes(kafka_client, codec) for codec in Codec}
 
 
@@ -63,7 +63,7 @@ def send_scenes(client: RawClient, codec: Codec) -> Relayed:
 
 
 def read_fully(batch: BatchView) -> list[Record]:
-    """The records of a batch that passes every check we have."""
+    """The records of a batch that passes all our checks."""
     checked = check_batch(batch.whole, STORED)
     return list(rows(checked, CAP_BYTES))
 
@@ -85,29 +85,27 @@ def test_kafka_keeps_our_batches_as_we_would(
 
 
 @codecs
-def test_a_stranger_reads_what_we_built(
-    kafka: KafkaNode, relayed: Mapping[Codec, Relayed], stranger: Stranger, codec: Codec
+def test_a_peer_reads_what_we_built(
+    kafka: KafkaNode, relayed: Mapping[Codec, Relayed], peer: PeerClient, codec: Codec
 ) -> None:
-    read = stranger.read(kafka.bootstrap, relayed[codec].topic.name, ENDS)
+    read = peer.read(kafka.bootstrap, relayed[codec].topic.name, ENDS)
     for partition, name in PARTITIONS.items():
         expected = [Seen(record, TimestampType.CREATE_TIME) for record in records_of(SCENES[name])]
         assert read[partition] == expected, name
 
 
 @codecs
-def test_we_read_what_a_stranger_wrote(
-    kafka: KafkaNode, kafka_client: RawClient, stranger: Stranger, codec: Codec
-) -> None:
-    topic = kafka_client.create_topic(f"{stranger.name}-{codec.name.lower()}", len(PARTITIONS), ANY_TIME)
-    written = {partition: only(SCENES[name], stranger.accepts) for partition, name in PARTITIONS.items()}
-    stranger.write(kafka.bootstrap, topic.name, codec, written)
+def test_we_read_what_a_peer_wrote(kafka: KafkaNode, kafka_client: RawClient, peer: PeerClient, codec: Codec) -> None:
+    topic = kafka_client.create_topic(f"{peer.name}-{codec.name.lower()}", len(PARTITIONS), ANY_TIME)
+    written = {partition: only(SCENES[name], peer.accepts) for partition, name in PARTITIONS.items()}
+    peer.write(kafka.bootstrap, topic.name, codec, written)
     framings: set[str] = set()
     for partition, name in PARTITIONS.items():
         batches = list(kafka_client.fetch_batches(topic, partition))
         assert [record for batch in batches for record in read_fully(batch)] == written[partition], name
         framings |= {framing(batch) for batch in batches}
-    # Some clients leave a batch as it is when compressing would not make it smaller.
-    assert framings - {PLAIN} == ({FRAMINGS[stranger.name][codec]} if codec else set())
+    # Some clients leave a batch uncompressed if compression would not make it smaller.
+    assert framings - {PLAIN} == ({FRAMINGS[peer.name][codec]} if codec else set())
 
 
 PLAIN = "plain"
@@ -137,11 +135,11 @@ FRAMINGS: Mapping[str, Mapping[Codec, str]] = {
         Codec.ZSTD: "without content size",
     },
 }
-"""The dialect of each client. None of them is refused by us; a change here means that one of them is no longer met."""
+"""The dialect of each client. We reject none of them; a change here means that one of them is no longer covered."""
 
 
 def framing(batch: BatchView) -> str:
-    """Which dialect of its codec a batch is written in."""
+    """The dialect of its codec that a batch is written in."""
     payload = bytes(batch.payload)
     match batch.codec:
         case Codec.NONE:
@@ -175,15 +173,15 @@ def test_the_time_of_append_is_set_as_we_set_it(kafka: KafkaNode, kafka_client: 
         assert {record.timestamp_ms for record in read_fully(theirs)} == {answer.log_append_time_ms}
 
 
-def test_strangers_see_the_time_of_append(kafka: KafkaNode, kafka_client: RawClient, stranger: Stranger) -> None:
+def test_peers_see_the_time_of_append(kafka: KafkaNode, kafka_client: RawClient, peer: PeerClient) -> None:
     settings = {**ANY_TIME, "message.timestamp.type": "LogAppendTime"}
-    topic = kafka_client.create_topic(f"append-time-{stranger.name}", settings=settings)
+    topic = kafka_client.create_topic(f"append-time-{peer.name}", settings=settings)
     stamp_ms = kafka_client.produce(topic, 0, build(SCENES["thousand"][0], Codec.ZSTD)).log_append_time_ms
     expected = [
         Seen(record._replace(timestamp_ms=stamp_ms), TimestampType.LOG_APPEND_TIME)
         for record in records_of(SCENES["thousand"])
     ]
-    assert stranger.read(kafka.bootstrap, topic.name, {0: len(expected)}) == {0: expected}
+    assert peer.read(kafka.bootstrap, topic.name, {0: len(expected)}) == {0: expected}
 
 
 def test_every_version_of_produce_and_fetch_carries_batches(kafka: KafkaNode, kafka_client: RawClient) -> None:

@@ -1,13 +1,13 @@
-"""`penstock bench` measures clusters that are not ours: Apache Kafka."""
+"""`penstock bench` measures other clusters: Apache Kafka."""
 
 import json
 
 import pytest
 
+from harness.kafka.kafka_node import KafkaNode
 from penstock.cli.main import run
-from tests.compatibility.kafka_node import KafkaNode
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 
 @pytest.mark.parametrize(

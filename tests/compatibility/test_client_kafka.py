@@ -1,4 +1,4 @@
-"""Our client against Apache Kafka: what an operator does, every way to produce, every place to start reading."""
+"""Our client against Apache Kafka: administration, every way to produce, every place to start reading."""
 
 import asyncio
 import subprocess
@@ -11,25 +11,25 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from penstock.client.admin import NewTopic
+from harness import maven
+from harness.kafka.kafka_node import PROJECT, KafkaNode
+from penstock.client.admin.admin import NewTopic
+from penstock.client.admin.configs import Change, ConfigKind, ConfigSource
 from penstock.client.client import Client
 from penstock.client.cluster import Cluster
-from penstock.client.configs import Change, ConfigKind, ConfigSource
-from penstock.client.consumer import At
+from penstock.client.consumer.consumer import At
+from penstock.client.consumer.fetcher import FetchSettings
 from penstock.client.errors import Refused
-from penstock.client.fetcher import FetchSettings
 from penstock.client.metadata import TopicPartition
 from penstock.client.offsets import Isolation, Moment
-from penstock.client.partitioner import partition_for_key
-from penstock.client.producer import Producer
+from penstock.client.producer.partitioner import partition_for_key
+from penstock.client.producer.producer import Producer
 from penstock.model.errors import ErrorCode
 from penstock.records.compression import Codec
 from penstock.records.header import BatchView
-from tests.compatibility import maven
 from tests.compatibility.cutting import cutting_ports
-from tests.compatibility.kafka_node import PROJECT, KafkaNode
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 T = TypeVar("T")
 Acks = int | Literal["all"]
@@ -49,14 +49,14 @@ async def values(client: Client, topic: str, **options: Any) -> list[bytes | Non
 
 
 async def described_until_gone(client: Client, topic: str) -> None:
-    """Raises what the broker says once it has learnt of the deletion, a moment after the controller."""
+    """Raises the broker's error once it has learnt of the deletion, a moment after the controller."""
     while True:
         await client.admin.describe_topic(topic)
         await asyncio.sleep(0.05)
 
 
-def stranger_reads(kafka: KafkaNode, topic: str, count: int) -> list[Any]:
-    """What librdkafka reads from the start, until it has so many records."""
+def peer_reads(kafka: KafkaNode, topic: str, count: int) -> list[Any]:
+    """Records that librdkafka reads from the start, until there are `count`."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": kafka.bootstrap, "group.id": f"reader-of-{topic}", "enable.auto.commit": False}
     )
@@ -74,7 +74,7 @@ def stranger_reads(kafka: KafkaNode, topic: str, count: int) -> list[Any]:
     return found
 
 
-# --- what an operator does
+# --- administration
 
 
 def test_topics_come_change_and_go(kafka: KafkaNode) -> None:
@@ -148,7 +148,7 @@ def test_settings_are_read_and_changed_one_by_one(kafka: KafkaNode) -> None:
         await admin.alter_configs(ConfigKind.TOPIC, name, changes)
         wanted = {"cleanup.policy": "delete,compact", "retention.ms": "604800000", "segment.ms": "5000"}
         while (shown := await _shown(client, name, list(wanted)))["segment.ms"] != "5000":
-            await asyncio.sleep(0.02)  # Kafka answers a moment before it shows what it has changed
+            await asyncio.sleep(0.02)  # Kafka answers a moment before it shows the change
         assert shown == wanted
         with pytest.raises(Refused, match="INVALID_CONFIG"):
             await admin.alter_configs(ConfigKind.TOPIC, name, {"no.such.setting": "1"})
@@ -162,7 +162,7 @@ def test_settings_are_read_and_changed_one_by_one(kafka: KafkaNode) -> None:
 def test_the_cluster_and_its_disks_are_described(kafka: KafkaNode) -> None:
     async def story(client: Client) -> None:
         await client.create_topic("client-disks")
-        await client.publish("client-disks", None, b"x" * 1000)
+        await client.publish("client-disks", b"x" * 1000)
         cluster = await client.admin.describe_cluster()
         assert [str(broker.address) for broker in cluster.brokers] == [kafka.bootstrap]
         assert cluster.cluster_id
@@ -180,7 +180,7 @@ def test_records_are_deleted_up_to_an_offset(kafka: KafkaNode) -> None:
     async def story(client: Client) -> None:
         await client.create_topic("client-purge", 2)
         for number in range(6):
-            await client.publish("client-purge", None, str(number), partition=0)
+            await client.publish("client-purge", str(number), partition=0)
         assert await client.admin.delete_records("client-purge", {0: 4, 1: -1}) == {0: 4, 1: 0}
         earliest = await client.admin.offsets("client-purge", Moment.EARLIEST)
         assert {partition: at.offset for partition, at in earliest.items()} == {0: 4, 1: 0}
@@ -200,7 +200,7 @@ def test_groups_are_listed_and_described(kafka: KafkaNode, protocol: str) -> Non
     async def prepare(client: Client) -> None:
         await client.create_topic(name, 2)
         for number in range(4):
-            await client.publish(name, None, str(number), partition=number % 2)
+            await client.publish(name, str(number), partition=number % 2)
 
     run(kafka, prepare)
     settings = {
@@ -272,7 +272,7 @@ def test_all_codecs_and_acks(kafka: KafkaNode, codec: Codec, acks: Acks) -> None
             count += sum(batch.count for batch in fetched.batches)
 
     run(kafka, story)
-    found = stranger_reads(kafka, topic, 200)
+    found = peer_reads(kafka, topic, 200)
     assert [message.value() for message in found] == [text + b"%d" % number for number in range(200)]
     assert [message.key() for message in found] == [b"%d" % number for number in range(200)]
     assert found[7].headers() == [("n", b"7")]
@@ -299,13 +299,13 @@ def test_what_a_topic_does_not_take_is_told(kafka: KafkaNode) -> None:
     async def story(client: Client) -> None:
         await client.create_topic("client-small", configs={"max.message.bytes": "1000"})
         await client.create_topic("client-compact", configs={"cleanup.policy": "compact"})
-        await client.publish("client-small", None, b"x")
+        await client.publish("client-small", b"x")
         with pytest.raises(Refused, match=r"client-small\[0\]: MESSAGE_TOO_LARGE"):
-            await client.publish("client-small", None, b"x" * 2000)
-        assert await client.publish("client-small", None, b"y") == (0, 1)
+            await client.publish("client-small", b"x" * 2000)
+        assert await client.publish("client-small", b"y") == (0, 1)
         with pytest.raises(Refused, match=r"client-compact\[0\]: INVALID_RECORD"):
-            await client.publish("client-compact", None, b"x")
-        await client.publish("client-compact", "k", None)
+            await client.publish("client-compact", b"x")
+        await client.publish("client-compact", None, "k")
         assert await values(client, "client-small") == [b"x", b"y"]
 
     run(kafka, story)
@@ -360,7 +360,7 @@ def test_keys_go_where_java_sends_them(kafka: KafkaNode) -> None:
         )
         theirs = [int(line) for line in java.stdout.split()]
         assert theirs == [partition_for_key(key, partitions) for key in keys]
-        assert [(await client.publish(topic, key, b"")).partition for key in keys] == theirs
+        assert [(await client.publish(topic, b"", key)).partition for key in keys] == theirs
         assert len(set(theirs)) == partitions
 
     run(kafka, story)
@@ -402,7 +402,7 @@ def test_a_reader_at_the_end_hears_of_new_records_at_once(kafka: KafkaNode) -> N
         assert await consumer.fetch_records(timeout_ms=300) is None
         loop = asyncio.get_running_loop()
         before = loop.time()
-        await client.publish("client-tail", None, b"news")
+        await client.publish("client-tail", b"news")
         found = await consumer.fetch_records(timeout_ms=10_000)
         assert found is not None
         assert [record.value for record in found.records] == [b"news"]
@@ -448,7 +448,7 @@ def test_who_reads_committed_records_sees_what_librdkafka_sees(kafka: KafkaNode)
         stable = await client.admin.offsets(topic, Moment.LATEST, isolation=Isolation.READ_COMMITTED)
         latest = await client.admin.offsets(topic, Moment.LATEST)
         assert stable[0].offset == latest[0].offset - 1
-        # From the middle of transactions, too: where a fetch begins must not change what is seen.
+        # From the middle of transactions, too: the start of a fetch must not change the result.
         for start in range(latest[0].offset):
             consumer = client.consumer(FetchSettings(isolation=Isolation.READ_COMMITTED, partition_bytes_max=200))
             await consumer.assign({TopicPartition(topic, 0): start}, until_end=True)
@@ -459,7 +459,7 @@ def test_who_reads_committed_records_sees_what_librdkafka_sees(kafka: KafkaNode)
 
     try:
         run(kafka, story)
-        theirs = [message.value() for message in stranger_reads(kafka, topic, len(committed))]
+        theirs = [message.value() for message in peer_reads(kafka, topic, len(committed))]
         assert theirs == committed
     finally:
         writers[0].abort_transaction(30)
@@ -485,7 +485,7 @@ def test_raw_batches_are_what_is_stored(kafka: KafkaNode) -> None:
     run(kafka, story)
 
 
-# --- the twin that blocks
+# --- the blocking client
 
 
 def test_the_blocking_client_does_the_same(kafka: KafkaNode) -> None:
@@ -493,7 +493,7 @@ def test_the_blocking_client_does_the_same(kafka: KafkaNode) -> None:
         client.create_topic("client-blocking", partitions=2)
         assert "client-blocking" in [topic.name for topic in client.topics()]
         for number in range(10):
-            client.publish("client-blocking", None, str(number), partition=0, headers={"h": "v"})
+            client.publish("client-blocking", str(number), partition=0, headers={"h": "v"})
         found = list(client.consume("client-blocking", until_end=True, max_batch=3))
         assert [message.value for message in found] == [b"%d" % number for number in range(10)]
         assert found[0].headers == (("h", b"v"),)

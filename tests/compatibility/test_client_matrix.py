@@ -1,23 +1,23 @@
-"""Every client of the table does, against a node, everything that it offers; what it does not offer has a reason.
+"""Every client of the table performs, against a node, every operation that it offers; a missing one has a reason.
 
-`./dev compatibility` runs this and writes docs/compatibility.md from what it saw.
+`./dev campaign compatibility` runs this and writes docs/compatibility.md from the outcomes.
 """
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.compatibility.penstock_node import PenstockNode
-from tests.compatibility.raw_client import RawClient
+from harness.penstock_node import PenstockNode
+from harness.raw_client import RawClient
+from tests.compatibility.node_under_test import NodeUnderTest
 from tests.compatibility.rows.java import Java
 from tests.compatibility.rows.row import OF_MEMBERS, Operation, Row
 from tests.compatibility.rows.table import MODULES, NEEDS, offers, row_class
-from tests.compatibility.stage import Stage
-from tests.compatibility.stories import STORIES
+from tests.compatibility.scenarios import SCENARIOS
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
-# A row stays with one worker, because some clients take long to start; rows run side by side.
+# A row stays with one worker, because some clients start slowly; rows run in parallel.
 PAIRS = [
     pytest.param(
         module,
@@ -36,7 +36,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def enter(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Row]]:
-    """Brings a row in when its first story is told. The one before leaves: some are heavy."""
+    """Creates a row for its first scenario, and closes the previous one: some are heavy."""
     present: dict[str, Row] = {}
 
     def enter(module: str) -> Row:
@@ -64,9 +64,9 @@ def test_a_client_can(
     record_property: Callable[[str, object], None],
 ) -> None:
     row = enter(module)
-    stage = Stage(penstock.bootstrap, penstock_client, f"{module}-{operation.name}".lower())
-    record_property("compatibility", [module, row.version(), operation.name, stage.notes])
-    STORIES[operation](row, stage)
+    node = NodeUnderTest(penstock.bootstrap, penstock_client, f"{module}-{operation.name}".lower())
+    record_property("compatibility", [module, row.version(), operation.name, node.notes])
+    SCENARIOS[operation](row, node)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -82,5 +82,5 @@ def test_what_a_client_does_not_offer_has_a_reason(module: str) -> None:
             assert offers(row, operation), f"{operation} is neither offered nor said to lack"
 
 
-def test_every_operation_has_a_story() -> None:
-    assert set(STORIES) == set(Operation)
+def test_every_operation_has_a_scenario() -> None:
+    assert set(SCENARIOS) == set(Operation)

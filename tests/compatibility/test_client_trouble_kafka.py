@@ -1,4 +1,4 @@
-"""Our client and an Apache Kafka that wants a login, and that dies under it."""
+"""Our client against an Apache Kafka that requires a login, and that is killed during use."""
 
 import asyncio
 import hashlib
@@ -7,25 +7,26 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.client.client import Client, Credentials
+from harness.kafka.kafka_node import HOST, KafkaNode
+from penstock.client.client import Client
+from penstock.client.connection.login import Credentials
+from penstock.client.connection.sasl import Mechanism
 from penstock.client.errors import ClientError, LoginFailed, NotABroker
-from penstock.client.sasl import Mechanism
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     ScramCredentialUpsertion,
 )
-from tests.compatibility.kafka_node import HOST, KafkaNode
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 USER, PASSWORD = "alice", "open, =sesame"
 SCRAM: dict[Mechanism, tuple[int, str]] = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 
 
 class GuardedNode(KafkaNode):
-    """A node with a second listener that wants a login."""
+    """A node with a second listener that requires a login."""
 
     @property
     def guarded(self) -> str:
@@ -90,8 +91,8 @@ def test_a_login_opens_the_door_and_keeps_it_open(guarded: GuardedNode, mechanis
         login = Credentials(mechanism, USER, PASSWORD)
         async with asyncio.timeout(25), Client(guarded.guarded, sasl=login) as client:
             await client.create_topic(topic)
-            for number in range(12):  # longer than a login lasts
-                assert await client.publish(topic, None, str(number)) == (0, number)
+            for number in range(12):  # longer than a login is valid
+                assert await client.publish(topic, str(number)) == (0, number)
                 await asyncio.sleep(0.25)
             found = [message.value async for message in client.consume(topic, until_end=True)]
             assert found == [b"%d" % number for number in range(12)]

@@ -1,4 +1,4 @@
-"""Kafka's own tools at work on a cluster of three: the quorum, topics, elections, features."""
+"""Kafka's own tools on a cluster of three: the quorum, topics, elections, features."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.compatibility.kafka_tools import KafkaTools
-from tests.system.victim import free_port
+from harness.kafka.kafka_tools import KafkaTools
+from harness.ports import free_port
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("kafka_tools")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("kafka_tools")]
 
 LIMIT_S = 120
 
@@ -34,13 +34,13 @@ def tools() -> Iterator[KafkaTools]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """As `penstock cluster status -o json` tells it."""
+    """The cluster as `penstock sandbox status -o json` reports it."""
     directory = str(tmp_path_factory.mktemp("cluster"))
-    penstock("cluster", "up", "--nodes", "3", "--port", str(free_port()), "--dir", directory)
+    penstock("sandbox", "up", "--nodes", "3", "--port", str(free_port()), "--dir", directory)
     try:
-        yield json.loads(penstock("cluster", "status", "-o", "json", "--dir", directory))
+        yield json.loads(penstock("sandbox", "status", "-o", "json", "--dir", directory))
     finally:
-        penstock("cluster", "down", "--dir", directory)
+        penstock("sandbox", "down", "--dir", directory)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_kafka_topics_places_three_replicas(tools: KafkaTools, at: list[str]) ->
 def test_kafka_leader_election_moves_a_leader_to_the_first_replica(
     tools: KafkaTools, at: list[str], tmp_path: Path
 ) -> None:
-    """Which is another one since the replicas were put into another order."""
+    """The first replica is another one after the replicas were reordered."""
 
     def leader_and_replicas() -> tuple[int, list[int]]:
         said = tools.run("kafka-topics", *at, "--describe", "--topic", "led").decode()
@@ -119,7 +119,7 @@ def test_kafka_features_raises_and_lowers_a_level(tools: KafkaTools, at: list[st
 def test_kafka_metadata_quorum_removes_a_voter_of_three(
     tools: KafkaTools, cluster: dict[str, Any], at: list[str]
 ) -> None:
-    """The last story: two voters are left."""
+    """Runs last: two voters are left."""
     rows = tools.run("kafka-metadata-quorum", *at, "describe", "--replication").decode().splitlines()[1:]
     victim = next(row.split() for row in rows if row.split()[-1] == "Follower")
     tools.run(

@@ -1,7 +1,7 @@
 """Our codec against Kafka's: every message of the protocol, internal topics and metadata, at every version, both ways.
 
 The messages are random, made from Kafka's schemas and not from our declarations. A failure prints its base seed; to run
-it again, give that to `BASES`.
+it again, put that into `BASES`.
 """
 
 import secrets
@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from harness.kafka.oracle import Oracle, binary, text
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.frames import RECORD_TYPES, decode_record, encode_record
 from penstock.model.errors import ErrorCode, UnsupportedVersion
 from penstock.wire import codec
 from penstock.wire.api import ALSO_ON_CONTROLLERS, CONTROLLER_ONLY, Api, request_class, response_class
 from penstock.wire.declare import Message, Request, StoredKey, Struct
-from tests.compatibility.oracle import Oracle, binary, text
 from tests.compatibility.schema import (
     FieldSpec,
     Json,
@@ -32,16 +32,16 @@ from tests.compatibility.schema import (
 )
 from tests.declared import declared_messages
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
-MESSAGES_EACH = 20
+MESSAGES_EACH = 8
 BASES = ("penstock", secrets.token_hex(4))
 """One seed that is always the same, and one that never is."""
 
 
 @pytest.fixture(scope="module")
 def schemas(oracle: Oracle) -> dict[str, Schema]:
-    """Their schemas that have versions left."""
+    """Kafka's schemas that still have versions."""
     found = [parse(content) for content in oracle.schemas().values()]
     return {schema.name: schema for schema in found if schema.versions}
 
@@ -52,7 +52,7 @@ def every_version(schemas: dict[str, Schema]) -> Iterator[tuple[Schema, type[Mes
 
 
 class Findings(list[str]):
-    """Collects what differs, so that one run tells all."""
+    """Collects differences, so that one run reports all."""
 
     def settle(self) -> None:
         if self:
@@ -109,7 +109,7 @@ def test_the_table_of_errors_is_theirs(oracle: Oracle) -> None:
 def test_random_messages_are_the_same_bytes_on_both_sides(
     oracle: Oracle, schemas: dict[str, Schema], base: str
 ) -> None:
-    """Theirs are read by us and ours by them; every field agrees, and both write the same bytes."""
+    """We read their messages and they read ours; every field agrees, and both write the same bytes."""
     cases = list(every_version(schemas))
     made = [_messages(base, schema, version) for schema, _, version in cases]
     findings = Findings()
@@ -140,7 +140,7 @@ def test_random_messages_are_the_same_bytes_on_both_sides(
 
 
 def test_unknown_tagged_fields_are_skipped(oracle: Oracle, schemas: dict[str, Schema]) -> None:
-    """Each struct of each flexible message carries tags from the future; we read past them and lose nothing else."""
+    """Each struct of each flexible message carries unknown tags; we skip them and lose nothing else."""
     cases = [case for case in every_version(schemas) if case[2] in case[0].flexible]
     made = [_messages("tags", schema, version)[:5] for schema, _, version in cases]
     questions = [
@@ -169,7 +169,7 @@ def test_unknown_tagged_fields_are_skipped(oracle: Oracle, schemas: dict[str, Sc
 def test_a_field_that_a_version_lacks_is_dropped_or_refused_as_they_do(
     oracle: Oracle, schemas: dict[str, Schema]
 ) -> None:
-    """An ignorable field may be lost on the way to an old version; any other must not be."""
+    """An ignorable field may be dropped for an old version; any other must not be."""
     cases, made = [], []
     for case in every_version(schemas):
         schema, message, version = case
@@ -197,7 +197,7 @@ def test_a_field_that_a_version_lacks_is_dropped_or_refused_as_they_do(
                 if ours is not None:
                     findings.append(f"{where}: they refuse, we drop the field")
             elif theirs["message"].startswith("Can't read version"):
-                # Their JSON does not even know the struct at this version: the schema has the last word.
+                # Their JSON lacks the struct at this version: the schema decides.
                 if (ours is not None) != field.ignorable:
                     findings.append(
                         f"{where}: ignorable is {field.ignorable}, we {'refuse' if ours is None else 'drop'}"
@@ -209,7 +209,7 @@ def test_a_field_that_a_version_lacks_is_dropped_or_refused_as_they_do(
 
 
 def test_metadata_records_lie_in_their_frame(oracle: Oracle, schemas: dict[str, Schema]) -> None:
-    """The frame of the metadata log around the same random records: same bytes, and back again."""
+    """The frame of the metadata log around the same random records: same bytes, and decoded to the same record."""
     cases = [case for case in every_version(schemas) if case[0].kind == "metadata"]
     assert {case[1].KEY for case in cases if issubclass(case[1], MetadataRecord)} == set(RECORD_TYPES)
     made = [_messages("frame", schema, version) for schema, _, version in cases]
@@ -227,7 +227,7 @@ def test_metadata_records_lie_in_their_frame(oracle: Oracle, schemas: dict[str, 
     findings.settle()
 
 
-# --- how --------------------------------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------------------------
 
 Case = tuple[Schema, type[Message], int]
 
@@ -281,7 +281,7 @@ def _short(value: object) -> str:
 def _with_one_absent_field(
     schema: Schema, message: type[Message], version: int
 ) -> Iterator[tuple[str, FieldSpec, Json]]:
-    """A full message for each field that the version lacks, in which that field says something all the same."""
+    """A full message for each field that the version lacks, in which that field has a value all the same."""
 
     def places(fields: tuple[FieldSpec, ...], ours: type[Struct], path: tuple[FieldSpec, ...]) -> Iterator[Any]:
         own = by_plain_name(ours)
@@ -304,7 +304,7 @@ def _with_one_absent_field(
 
 
 def _unlike_default(field: FieldSpec, version: int) -> Any:
-    """Another value than the default. A struct comes with all its fields: a version that lacks it lacks them too."""
+    """A value other than the default. A struct has all its fields: a version that lacks it lacks them too."""
     maker = Maker("unlike")
     maker.mood = "most"
     while True:

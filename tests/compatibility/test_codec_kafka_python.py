@@ -1,7 +1,7 @@
-"""Our codec against kafka-python's: Produce, Fetch and Metadata, which all clients speak, both ways and byte for byte.
+"""Our codec against kafka-python's: Produce, Fetch and Metadata, which all clients use, both ways and byte for byte.
 
-Its codec reads the schemas that it ships, and so do we to make the messages. It still knows versions that Kafka 4
-removed; those are left out by name.
+Its codec reads the schemas that it ships, and we make the messages from them too. It still has versions that Kafka 4
+removed; those are excluded by name.
 """
 
 import secrets
@@ -29,14 +29,14 @@ from tests.compatibility.schema import (
 )
 from tests.declared import declared_messages
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 MESSAGES_EACH = 20
 BASES = ("penstock", secrets.token_hex(4))
 """One seed that is always the same, and one that never is."""
 
 with warnings.catch_warnings():
-    # While it is imported it reads its schemas in a way that Python 3.11 calls outdated.
+    # Its import reads the schemas in a way that Python 3.11 calls outdated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.protocol.consumer.fetch import FetchRequest, FetchResponse
     from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
@@ -45,7 +45,7 @@ with warnings.catch_warnings():
 
 CLASSES = (ProduceRequest, ProduceResponse, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse)
 REMOVED = {"Produce": range(3), "Fetch": range(4), "Metadata": range(0)}
-"""What Kafka 4.0 removed (KIP-896)."""
+"""Versions that Kafka 4.0 removed (KIP-896)."""
 
 
 def cases() -> Iterator[tuple[Any, Schema, type[Message], int]]:
@@ -71,7 +71,7 @@ def test_random_messages_are_the_same_bytes_on_both_sides(base: str) -> None:
 
 
 def disagreements(theirs: Any, schema: Schema, message: type[Message], version: int, value: Json) -> Iterator[str]:
-    """What differs when each side reads and writes the message."""
+    """Differences when each side reads and writes the message."""
     written = bytes(their_message(theirs, schema.fields, value, version).encode(version=version))
     try:
         read = codec.decode(message, version, written)
@@ -92,20 +92,20 @@ def disagreements(theirs: Any, schema: Schema, message: type[Message], version: 
 
 
 def their_field(container: Any, field: FieldSpec) -> Any:
-    """Theirs of the same name. The operations that a client may perform they name and hold in their own way."""
+    """Their field of the same name. The authorized operations have another name and type on their side."""
     known = {plain(name): found for name, found in container.fields.items()}
     name = "AuthorizedOperations" if field.name.endswith("AuthorizedOperations") else field.name
     return known.get(plain(name)) or known[plain(field.name)]
 
 
 def bits(number: int) -> set[int] | None:
-    """An int32 as the set of its bits; the highest alone means that nothing was asked."""
+    """An int32 as the set of its bits; the highest alone means that nothing was requested."""
     found = {bit for bit in range(32) if number >> bit & 1}
     return None if found == {31} else found
 
 
 def their_value(own: Any, field: FieldSpec, value: Any) -> Any:
-    """A JSON value, not a struct, as kafka-python holds it."""
+    """A JSON value other than a struct, as kafka-python represents it."""
     if field.is_array:
         return [scalar(field.type, v) for v in value]
     if own.type_str == "bitfield":
@@ -123,7 +123,7 @@ def their_message(container: Any, fields: tuple[FieldSpec, ...], value: Json, ve
             continue
         own, held = their_field(container, field), value[field.json_name]
         if version in field.tagged and is_default(field, version, held):
-            continue  # what they are given they write, default or not
+            continue  # they write every given value, default or not
         if held is None:
             given[own.name] = None
         elif field.fields is None:

@@ -1,7 +1,7 @@
 """Our codec against kio's: all its schemas, both ways, byte for byte.
 
 kio generates a class per message and version from the schemas of Kafka 4.2, and gives many fields richer types: times
-and durations, ids that are None where they are zero. They are translated here by the type that each field names.
+and durations, ids that are None where they are zero. They are translated here according to the type of each field.
 """
 
 import io
@@ -33,7 +33,7 @@ from penstock.wire.declare import Field, Struct
 from tests.compatibility.schema import Maker, by_plain_name, held_struct, plain, scalar
 from tests.declared import declared_messages
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 SCHEMAS = 625
 MESSAGES_EACH = 20
@@ -41,9 +41,9 @@ BASES = ("penstock", secrets.token_hex(4))
 """One seed that is always the same, and one that never is."""
 
 DURATION_MS_MAX = 1 << 40
-"""kio counts durations in floating-point seconds, which keep their milliseconds up to here at least."""
+"""kio counts durations in floating-point seconds, which are exact to the millisecond up to here at least."""
 TIME_S_MAX = 253402300799
-"""The last second of the year 9999, the last that kio can say."""
+"""The last second of the year 9999, the last that kio can represent."""
 
 
 def entities() -> Iterator[tuple[type[Any], int]]:
@@ -73,7 +73,7 @@ def test_random_messages_are_the_same_bytes_on_both_sides(base: str) -> None:
 
 
 def disagreements(theirs: Any, version: int) -> Iterator[str]:
-    """What differs when each side reads and writes the message."""
+    """Differences when each side reads and writes the message."""
     message = declared_messages()[type(theirs).__name__]
     buffer = io.BytesIO()
     entity_writer(type(theirs))(buffer, theirs)
@@ -101,7 +101,7 @@ def disagreements(theirs: Any, version: int) -> Iterator[str]:
 
 
 def may_be_null(field: Any) -> bool:
-    """Whether the field itself may be None; kio's own `is_optional` also says yes to an array of ids."""
+    """Whether the field itself may be None; kio's own `is_optional` is also true for an array of ids."""
     return NoneType in get_args(field.type)
 
 
@@ -154,12 +154,12 @@ class KioMaker(Maker):
 
 
 def our_field(fields_of_ours: dict[str, Field], field: Any) -> Field:
-    """Ours of the same name, but for the unit that kio leaves out where the type says it."""
+    """Our field of the same name, except for the unit that kio omits where the type implies it."""
     return fields_of_ours.get(plain(field.name)) or fields_of_ours[plain(field.name) + "ms"]
 
 
 def translate(kafka_type: str, value: Any) -> Any:
-    """A value of kio's as we hold it."""
+    """A value of kio's in our representation."""
     match kafka_type:
         case "error_code":
             return int(value)
@@ -193,7 +193,7 @@ def build(struct: type[Struct], theirs: Any) -> Struct:
 
 
 def differences(theirs: Any, ours: Struct, path: str = "") -> Iterator[str]:
-    """Where our message says anything else than kio's."""
+    """Differences between our message and kio's."""
     own_fields = by_plain_name(type(ours))
     for field in fields(theirs):
         expected, got = getattr(theirs, field.name), getattr(ours, our_field(own_fields, field).name)

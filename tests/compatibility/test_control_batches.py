@@ -9,6 +9,9 @@ import pytest
 from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
+from harness.kafka.kafka_node import KafkaNode
+from harness.kafka.oracle import Oracle, as_json
+from harness.raw_client import READ_COMMITTED, RawClient
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import Rules, Validation, check_batch
@@ -25,13 +28,10 @@ from penstock.records.header import NO_SEQUENCE, batches
 from penstock.records.rows import Record, rows
 from penstock.wire.codec import read_from
 from penstock.wire.stored.control_records import LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord
-from tests.compatibility.kafka_node import KafkaNode
 from tests.compatibility.memory_records import build_marker, describe, read_batches
-from tests.compatibility.oracle import Oracle, as_json
-from tests.compatibility.raw_client import READ_COMMITTED, RawClient
 from tests.compatibility.samples import ANY_TIME, NOW_MS
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 apache_kafka = pytest.mark.xdist_group("apache-kafka")
 
 CAP_BYTES = DEFAULT_LIMITS.batch_decompressed_bytes_max
@@ -47,7 +47,7 @@ TRANSACTIONS: Transactions = [
     (ABORT, [Record(5, NOW_MS, b"c", b"4"), Record(6, NOW_MS, b"c", None)]),
     (COMMIT, [Record(8, NOW_MS, b"d", b"5")]),
 ]
-"""Offsets leave room for the marker behind each transaction."""
+"""Offsets leave room for the marker after each transaction."""
 
 Transact = Callable[[str, str, Transactions], None]
 
@@ -88,7 +88,7 @@ def test_we_read_the_transactions_of_kafka(kafka: KafkaNode, kafka_client: RawCl
     transact(kafka.bootstrap, topic.name, TRANSACTIONS)
     (coordinator,) = kafka_client.topic("__transaction_state").partitions
 
-    # Markers are written after the producer has its answer.
+    # Markers are written after the producer has its response.
     kafka_client.wait_for_end(topic, 0, TRANSACTIONS[-1][1][-1].offset + 2)
 
     stored = [check_batch(batch.whole, STORED) for batch in kafka_client.fetch_batches(topic, 0)]
@@ -105,7 +105,7 @@ def test_we_read_the_transactions_of_kafka(kafka: KafkaNode, kafka_client: RawCl
         assert record.offset == records[-1].offset + 1
         marker = read_marker(record.key, record.value)
         assert marker == EndTransactionMarker(end, coordinator.leader_epoch)
-        # What we would have written in its place, to the last byte.
+        # The marker that we would have written, byte for byte.
         ours = marker_batch(
             marker,
             producer_id=producer_id,
@@ -123,7 +123,7 @@ def test_we_read_the_transactions_of_kafka(kafka: KafkaNode, kafka_client: RawCl
 
 @apache_kafka
 def test_we_read_the_log_of_the_quorum(kafka: KafkaNode) -> None:
-    """Kafka's own control records of the other kinds lie in the files of its metadata log."""
+    """Kafka's own control records of the other kinds are in the files of its metadata log."""
     (segment,) = kafka.data.glob("__cluster_metadata-0/*.log")
     elected = next(control_records(segment.read_bytes(), ControlType.LEADER_CHANGE))
     message, _ = read_from(LeaderChangeMessage, 0, elected.value or b"")
@@ -147,7 +147,7 @@ def control_records(log: bytes, type_: ControlType) -> Iterator[Record]:
 # --- our markers ------------------------------------------------------------------------------------------------------
 
 Ending = tuple[EndTransactionMarker, dict[str, int]]
-"""A marker and where it lies."""
+"""A marker and its position."""
 
 
 def endings() -> Iterator[Ending]:

@@ -1,9 +1,12 @@
-"""Our controller against a running Kafka: the same commands, one after the other, get the same codes and sentences."""
+"""Our controller against a running Kafka: the same commands in the same order get the same codes and messages."""
 
 from collections.abc import Sequence
 
 import pytest
 
+from harness.kafka.kafka_node import KafkaNode
+from harness.metadata_world import ControllerWorld
+from harness.raw_client import RawClient
 from penstock.metadata.changes import changes_between
 from penstock.metadata.commands import (
     ZERO_ID,
@@ -26,11 +29,8 @@ from penstock.wire.messages import create_partitions as growing
 from penstock.wire.messages import create_topics as creating
 from penstock.wire.messages import delete_topics as deleting
 from penstock.wire.messages import incremental_alter_configs as incremental
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.raw_client import RawClient
-from tests.unit.metadata.world import ControllerWorld
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 NODE = 1
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -41,13 +41,13 @@ Answer = tuple[object, ...]
 
 
 class Both:
-    """Asks both sides, and compares."""
+    """Sends a command to both sides, and compares the results."""
 
     def __init__(self, client: RawClient, world: ControllerWorld) -> None:
         self.client = client
         self.world = world
         self.their_ids: dict[bytes, bytes] = {}
-        """As they were told when topics were made: metadata may know of them a moment later."""
+        """Ids from CreateTopics responses: metadata may show them a moment later."""
 
     def create(self, *topics: NewTopic, validate_only: bool = False) -> None:
         request = creating.CreateTopicsRequest(
@@ -103,7 +103,7 @@ class Both:
         )
 
     def delete(self, *topics: TopicRef) -> None:
-        """Ids are random on both sides: a topic is named, and each side uses its own id."""
+        """Ids are random on both sides: a topic is given by name, and each side uses its own id."""
         request = deleting.DeleteTopicsRequest(
             topics=[deleting.DeleteTopicState(name=t.name, topic_id=self._their_id(t.topic_id)) for t in topics],
             timeout_ms=5000,

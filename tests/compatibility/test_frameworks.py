@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.penstock_node import PenstockNode
+from harness.raw_client import RawClient
 from penstock.client.blocking import SyncClient
 from tests.compatibility import frameworks
-from tests.compatibility.penstock_node import PenstockNode
-from tests.compatibility.raw_client import RawClient
 from tests.compatibility.raw_groups import RawGroups
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("frameworks")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("frameworks")]
 
 WRITTEN_ADDRESS = "localhost:9092"
 WAIT_S = 60.0
@@ -25,7 +25,7 @@ STOP_S = 30.0
 
 @contextmanager
 def running(command: Sequence[str], directory: Path) -> Iterator[Callable[[], str]]:
-    """An example at work; it ends well when it is interrupted. Says what it has said so far."""
+    """Runs an example, which must exit with 0 when it is interrupted. Yields a function that returns its output."""
     log = directory / "said.txt"
     with log.open("w") as said:
         process = subprocess.Popen(
@@ -55,10 +55,10 @@ def written(package: str, bootstrap: str, directory: Path) -> Path:
 
 
 def answer_of(client: SyncClient, topic: str, question: object, answers: str, say: Callable[[], str]) -> bytes:
-    """Asks until it is answered: whoever reads from the end has to be there first."""
+    """Sends a question until it is answered: a consumer that starts at the end has to be there first."""
     end_s = time.monotonic() + WAIT_S
     while time.monotonic() < end_s:
-        client.publish(topic, None, json.dumps(question).encode())
+        client.publish(topic, json.dumps(question).encode())
         for record in client.consume(answers, until_end=True):
             return record.value or b""
         time.sleep(0.2)
@@ -76,7 +76,7 @@ def test_faststream(penstock: PenstockNode, tmp_path: Path) -> None:
 
 
 def test_quix_streams(penstock: PenstockNode, penstock_client: RawClient, tmp_path: Path) -> None:
-    """It makes its own topics, and commits as a member of a group."""
+    """It creates its own topics, and commits as a member of a group."""
     path = written("quixstreams", penstock.bootstrap, tmp_path)
     with (
         SyncClient(penstock.bootstrap) as client,
@@ -88,7 +88,7 @@ def test_quix_streams(penstock: PenstockNode, penstock_client: RawClient, tmp_pa
             time.sleep(0.1)
         said = answer_of(client, "temperature-celsius", {"temperature": 100}, "temperature-alerts", words)
         assert json.loads(said) == {"temperature_F": 212}
-        client.publish("temperature-celsius", None, b'{"temperature": 1}')
+        client.publish("temperature-celsius", b'{"temperature": 1}')
     raw = RawGroups(penstock_client)
     (group,) = raw.names()
     end = sum(raw.committed(group).values())

@@ -9,10 +9,10 @@ from confluent_kafka import Consumer as Librdkafka
 
 from penstock import Client
 from penstock.client.errors import CommitFailed
-from penstock.client.group_consumer import GroupConsumer
-from penstock.client.membership import GroupProtocol, GroupSettings
+from penstock.client.groups.group_consumer import GroupConsumer
+from penstock.client.groups.membership import GroupProtocol, GroupSettings
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 PARTITIONS, RECORDS = 4, 200
 LIMIT_S = 60
@@ -72,7 +72,7 @@ def test_members_share_leave_and_go_on(coordinated: str, protocol: GroupProtocol
             assert sorted(each for member in described.members for each in member.assignment) == sorted(
                 [*first.assignment, *second.assignment]
             )
-            await second.close()  # what it has in hand is read again
+            await second.close()  # the records that it holds are read again
             while len(set(found)) < RECORDS:
                 found += await some(first, 1)
             await first.fetch_records(1, 100)
@@ -100,7 +100,7 @@ def test_one_by_one_with_a_name_that_stays(coordinated: str) -> None:
                     found.append(int(message.value or b""))
                     if len(found) == most or len(set(found)) == RECORDS:
                         break
-                await asyncio.sleep(0.2)  # the loop was left: the member says goodbye
+                await asyncio.sleep(0.2)  # after the loop, the member leaves the group
             assert sorted(set(found)) == list(range(RECORDS))
             assert len(found) <= RECORDS + 1, "only the record that was in hand comes again"
 

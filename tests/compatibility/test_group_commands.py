@@ -1,4 +1,4 @@
-"""`penstock group` on Penstock and on Apache Kafka: what is shown is what was written, to the tenth of a second."""
+"""`penstock group` on Penstock and on Apache Kafka: the output equals what was written, to the tenth of a second."""
 
 import asyncio
 import json
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from penstock import Client
-from penstock.client.lag import lag
-from penstock.client.membership import GroupProtocol, GroupSettings
+from penstock.client.admin.lag import lag
+from penstock.client.groups.membership import GroupProtocol, GroupSettings
 from penstock.client.metadata import TopicPartition
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 LIMIT_S = 60
 TOPIC = "commanded"
@@ -104,10 +104,10 @@ def test_a_life_of_a_group(group: Commands, protocol: GroupProtocol) -> None:
 
 
 async def _read_three(group: Commands, name: str, protocol: GroupProtocol) -> None:
-    """A member reads three records of the first partition; commands meet it at work."""
+    """A member reads three records of the first partition; commands run while it is a member."""
     async with Client(group.bootstrap) as client:
         for number in range(3):
-            await client.publish(TOPIC, None, f"{number}", partition=0)
+            await client.publish(TOPIC, f"{number}", partition=0)
         member = client.group_consumer(name, TOPIC, settings=GroupSettings(protocol=protocol))
         seen = 0
         while seen < 3:
@@ -126,19 +126,19 @@ async def _read_three(group: Commands, name: str, protocol: GroupProtocol) -> No
 
 
 def _write_late(group: Commands) -> int:
-    """Records of a minute ago; when that was."""
+    """Writes records dated a minute ago; returns their timestamp."""
     with Client.blocking(group.bootstrap) as client:
         then_ms = int(time.time() * 1000) - 60_000
         for number in range(2):
-            client.publish(TOPIC, None, "late", partition=0, timestamp_ms=then_ms + number)
+            client.publish(TOPIC, "late", partition=0, timestamp_ms=then_ms + number)
         for _ in range(3):
-            client.publish(TOPIC, None, "new", partition=1)
+            client.publish(TOPIC, "new", partition=1)
     return then_ms
 
 
 def test_seconds_are_exact(group: Commands) -> None:
     with Client.blocking(group.bootstrap) as client:
-        client.publish(TOPIC, None, "x", partition=0)
+        client.publish(TOPIC, "x", partition=0)
         client.commit_offset(TOPIC, "exact", 0, 0)
         (record,) = client.consume(TOPIC, until_end=True, partitions=[0])
         before_s = time.time()
@@ -149,10 +149,10 @@ def test_seconds_are_exact(group: Commands) -> None:
 
 
 def test_seconds_are_exact_against_a_known_delay(group: Commands) -> None:
-    """Without the start of a command in between. Of some looks one counts: the machine may pause behind any of them."""
+    """Without the start of a command in between. The best of several tries counts: the machine may pause."""
     with Client.blocking(group.bootstrap) as client:
         written_ms = int(time.time() * 1000) - DELAY_MS
-        client.publish(TOPIC, None, "x", partition=0, timestamp_ms=written_ms)
+        client.publish(TOPIC, "x", partition=0, timestamp_ms=written_ms)
         off_by_s = []
         for _ in range(5):
             (found,) = client.run(lag(client.admin.cluster, {TopicPartition(TOPIC, 0): 0}))
@@ -164,7 +164,7 @@ def test_seconds_are_exact_against_a_known_delay(group: Commands) -> None:
 
 def test_watching_ends_with_whoever_watches(group: Commands) -> None:
     with Client.blocking(group.bootstrap) as client:
-        client.publish(TOPIC, None, "x", partition=0)
+        client.publish(TOPIC, "x", partition=0)
         client.commit_offset(TOPIC, "watched", 0, 0)
     command = [sys.executable, "-m", "penstock", "group", "lag", "watched", "--watch", "--interval", "0.1"]
     watching = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What does not change hands is read on while a group meets: our client, both protocols, on Penstock and on Kafka."""
+"""Unmoved partitions are read during a rebalance: our client, both protocols, on Penstock and on Kafka."""
 
 import asyncio
 import time
@@ -9,16 +9,16 @@ import pytest
 
 from benchmarks.groups.members import Heard, waits
 from penstock import Client
-from penstock.client.group_consumer import GroupConsumer
-from penstock.client.membership import GroupProtocol, GroupSettings
+from penstock.client.groups.group_consumer import GroupConsumer
+from penstock.client.groups.membership import GroupProtocol, GroupSettings
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 PARTITIONS, MEMBERS = 12, 3
 BEAT_S: Final = 0.05
 QUIET_S: Final = 2.0
 HEARTBEAT_MS: Final = 3_000
-"""Whoever stops to meet the others waits for the last of them, who may hear of it as late as this."""
+"""A member that stops for a rebalance waits for the last of the others, which may learn of it this late."""
 PAUSE_S: Final = 1.0
 """Longer than readers have to wait anyway."""
 TRIES: Final = 3
@@ -27,7 +27,7 @@ LIMIT_S: Final = 120.0
 
 
 class Seen(NamedTuple):
-    """Of one more that joins: how long until everything was shared anew, and the longest that records have waited."""
+    """Effect of one more member: the time until all partitions were reassigned, and the longest waits of records."""
 
     took_s: float
     quiet_s: float
@@ -53,7 +53,7 @@ def test_what_stays_is_never_paused(
 
 
 def test_a_pause_would_be_noticed(coordinated: str) -> None:
-    """Readers that stop as those of eager groups do."""
+    """Readers that stop as members of eager groups do."""
     assert _see(coordinated, "classic", pause_s=HEARTBEAT_MS / 2000).has_paused
 
 

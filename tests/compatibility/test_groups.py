@@ -1,4 +1,4 @@
-"""Groups of real clients on a Penstock node: they share a topic, commit, rebalance, leave, and go on."""
+"""Groups of real clients on a Penstock node: they share a topic, commit, rebalance, leave, and continue."""
 
 import asyncio
 import time
@@ -20,12 +20,12 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from kafka import KafkaConsumer
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("penstock-groups")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("penstock-groups")]
 
 PARTITIONS: Final = 4
 RECORDS: Final = 40
 WAIT_S: Final = 60.0
-"""Much longer than any of it takes."""
+"""Much longer than any step takes."""
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
@@ -35,20 +35,20 @@ EVERYTHING: Final = {str(number).encode() for number in range(RECORDS)}
 
 
 class Member(Protocol):
-    """A consumer of some client in a group."""
+    """A client's consumer in a group."""
 
     def poll(self) -> list[bytes]:
-        """Values that came within a moment."""
+        """Values that arrived within a moment."""
 
     @property
     def assigned(self) -> set[int]:
         """Partitions that it reads."""
 
     def commit(self) -> None:
-        """All that was polled."""
+        """Commits everything polled."""
 
     def leave(self) -> None:
-        """Goes at once."""
+        """Leaves the group at once."""
 
 
 class Librdkafka:
@@ -125,7 +125,7 @@ class KafkaPython:
 
 
 class Aiokafka:
-    """aiokafka, on a loop that runs while it is polled: its heartbeats stop in between, though not for long."""
+    """aiokafka, on a loop that runs only while it is polled: its heartbeats pause in between, though not for long."""
 
     loop: "asyncio.AbstractEventLoop"
 
@@ -192,7 +192,7 @@ def write(bootstrap: str, topic: str) -> None:
     with SyncClient(bootstrap) as client:
         client.run(client.admin.create_topic(topic, PARTITIONS))
         for number in range(RECORDS):
-            client.publish(topic, None, str(number).encode(), partition=number % PARTITIONS)
+            client.publish(topic, str(number).encode(), partition=number % PARTITIONS)
 
 
 def poll_until(members: list[Member], seen: list[bytes], is_so: Any) -> None:

@@ -1,13 +1,21 @@
-"""What rows lean on says what is wrong: a program that dies or stumbles, a command that is not there."""
+"""Helpers of rows report their failures: a program that dies or fails, a missing command."""
 
+import gc
 import os
 import sys
+import threading
 import time
 
 import pytest
 
-from tests.compatibility import answerer, debian
-from tests.compatibility.answerer import Answerer, Failed
+from harness import answerer
+from harness.answerer import Answerer, Failed
+from harness.spark.spark_answerer import TOO_SLOW, SparkAnswerer
+from penstock.testing.node import NodeThread
+from tests.compatibility import debian
+from tests.compatibility.left_clients import end_left_clients
+from tests.compatibility.rows.kafka_python import KafkaPythonMember
+from tests.compatibility.rows.row import Joining
 
 ECHO = """
 import json, sys
@@ -55,3 +63,40 @@ def test_who_may_not_install_is_told_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(debian.Missing, match="'apt-get install penstock-none' as root"):
         debian.command("penstock-none", "penstock-none")
+
+
+def test_a_client_that_was_left_running_is_ended_with_its_sockets() -> None:
+    node = NodeThread({})
+    node.start()
+    member = KafkaPythonMember(Joining(node.bootstrap, "left", "left"))
+    node.stop()
+    time.sleep(1)  # it tries in vain to reconnect meanwhile
+    end_left_clients()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("kafka-io-")]
+    del member
+    gc.collect()  # a socket that is still open would cause a warning, and so an error
+
+
+SLOW_AT_FIRST = """
+import json, sys
+for number, _ in enumerate(sys.stdin):
+    answer = {"number": number} if number == 2 else {"error": "Slow", "message": sys.argv[1]}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+def test_what_was_too_slow_for_spark_is_asked_once_more() -> None:
+    program = SparkAnswerer([sys.executable, "-c", SLOW_AT_FIRST, TOO_SLOW])
+    try:
+        assert program.ask("anything") == {"number": 2}
+    finally:
+        program.close()
+
+
+def test_any_other_failure_of_spark_is_one() -> None:
+    program = SparkAnswerer([sys.executable, "-c", SLOW_AT_FIRST, "no such table"])
+    try:
+        with pytest.raises(Failed, match="no such table"):
+            program.ask("anything")
+    finally:
+        program.close()

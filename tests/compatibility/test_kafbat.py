@@ -1,13 +1,13 @@
-"""What kafbat's UI asks a cluster through Kafka's admin client is answered, so that none of its pages breaks."""
+"""Every request that kafbat's UI sends through Kafka's admin client is answered, so that none of its pages breaks."""
 
 import pytest
 
-from tests.compatibility.oracle import Oracle
-from tests.compatibility.penstock_node import PenstockNode
-from tests.compatibility.raw_client import RawClient
+from harness.kafka.oracle import Oracle
+from harness.penstock_node import PenstockNode
+from harness.raw_client import RawClient
 from tests.compatibility.raw_groups import RawGroups
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("java")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("java")]
 
 WANTED = {
     "describeCluster": "1",
@@ -41,7 +41,7 @@ WANTED = {
     "deleteTopics": "done",
 }
 LATER = {"alterReplicaLogDirs", "describeClientQuotas", "alterClientQuotas"}
-"""Not served yet, and not advertised: the client says so without asking."""
+"""Not served yet, and not advertised: the client reports this without a request."""
 
 
 def test_every_call_is_answered(oracle: Oracle, penstock: PenstockNode, penstock_client: RawClient) -> None:

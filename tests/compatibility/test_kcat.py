@@ -1,15 +1,15 @@
-"""kcat against a node, beyond what the client matrix asks of it: metadata, and offsets by time."""
+"""kcat against a node, beyond the client matrix: metadata, and offsets by time."""
 
 import pytest
 
+from harness.penstock_node import PenstockNode
+from harness.raw_client import RawClient
 from penstock.records.compression import Codec
 from penstock.records.rows import Record
-from tests.compatibility.penstock_node import PenstockNode
-from tests.compatibility.raw_client import RawClient
 from tests.compatibility.rows import kcat
 from tests.compatibility.samples import NOW_MS, build
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("kcat")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("kcat")]
 
 
 def test_metadata_shows_the_node_and_its_partitions(penstock: PenstockNode, penstock_client: RawClient) -> None:

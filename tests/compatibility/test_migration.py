@@ -1,29 +1,29 @@
-"""A cut-over with MirrorMaker 2, in short; `./dev migration` does it with ten topics."""
+"""A cut-over with MirrorMaker 2, in short; `./dev campaign migration` does it with ten topics."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.compatibility.kafka_node import KafkaNode
+from harness.kafka.kafka_node import KafkaNode
+from harness.penstock_node import PenstockNode
 from tests.compatibility.migration import STOPPED, CutOver, run
 from tests.compatibility.migration_clients import Migration
 from tests.compatibility.mirror_maker import INTERNAL, settings
-from tests.compatibility.penstock_node import PenstockNode
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 PLACE = ("orders-0", 0)
 
 
 def test_topics_and_groups_move_and_come_back(kafka: KafkaNode, penstock: PenstockNode, tmp_path: Path) -> None:
-    """That nothing is lost or read twice without a reason is looked at on the way."""
+    """The run itself checks that nothing is lost or read twice without a reason."""
     outcome = run(tmp_path, kafka.bootstrap, penstock.bootstrap, topics=2, records=50)
     assert outcome.records > 2 * 2 * 2 * 50
 
 
 def test_the_file_on_the_page_is_the_one_that_is_tried() -> None:
-    """But for intervals, and for replicas that one node has no room for."""
+    """Except for intervals, and for replication factors that need more than one node."""
     page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
     lines = page.partition("clusters = ")[2].partition("```")[0].splitlines()
     shown = dict(line.split(" = ", 1) for line in lines if " = " in line)
@@ -35,7 +35,7 @@ def test_the_file_on_the_page_is_the_one_that_is_tried() -> None:
 
 
 def moved(reads: list[int]) -> CutOver:
-    """A group that has read these of three records of the only topic."""
+    """A cut-over whose group has read these of three records of the only topic."""
     nobody: Any = None
     story = CutOver(nobody, nobody, 1, 3, print)
     story._numbers = {PLACE: 3}

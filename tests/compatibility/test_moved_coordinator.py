@@ -1,4 +1,4 @@
-"""Members of groups that ask how far the group is just when somebody else has become its coordinator."""
+"""Group members that fetch the committed offsets just when the coordinator has moved."""
 
 import time
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from harness.load import CALM, create_topics
 from penstock.model.errors import ErrorCode
-from penstock.server.handlers import group_offsets
+from penstock.server.handlers.groups.offset_fetch import OffsetFetchHandler
 from penstock.testing.node import NodeThread
 from penstock.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from tests.system.group_members import CONSUMER, COOPERATIVE, options_of
-from tests.system.load import CALM, create_topics
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 TOPIC = "moved"
 READ_S = 30.0
@@ -33,17 +33,17 @@ def node() -> Iterator[NodeThread]:
 def test_librdkafka_asks_again_and_reads(
     node: NodeThread, monkeypatch: pytest.MonkeyPatch, flavour: str, code: ErrorCode
 ) -> None:
-    fetch, asked = group_offsets._fetch, []
+    fetch, asked = OffsetFetchHandler._fetch, []
 
     async def elsewhere_at_first(
-        node: Any, call: Any, group: OffsetFetchRequestGroup, *rest: Any
+        handler: Any, call: Any, group: OffsetFetchRequestGroup, *rest: Any
     ) -> OffsetFetchResponseGroup:
         asked.append(group.group_id)
         if len(asked) <= 3:
             return OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=code)
-        return await fetch(node, call, group, *rest)
+        return await fetch(handler, call, group, *rest)
 
-    monkeypatch.setattr(group_offsets, "_fetch", elsewhere_at_first)
+    monkeypatch.setattr(OffsetFetchHandler, "_fetch", elsewhere_at_first)
     create_topics(node.bootstrap, [(TOPIC, 1)], replication_factor=1)
     producer: Any = confluent_kafka.Producer({**CALM, "bootstrap.servers": node.bootstrap})
     producer.produce(TOPIC, b"here")

@@ -1,4 +1,4 @@
-"""The commands for operators look at Apache Kafka, too: its health, features and moves, and what would have to move."""
+"""The operator commands work on Apache Kafka, too: its health, features and moves, and a plan of moves."""
 
 import json
 import subprocess
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.kafka_node import KafkaNode
+from harness.kafka.kafka_node import KafkaNode
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 LIMIT_S = 60
 TOPIC = "operated"

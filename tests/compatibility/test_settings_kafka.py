@@ -1,9 +1,11 @@
-"""Our registry of settings against a running Kafka: names, types, defaults, synonyms, and its word on bad values."""
+"""Our registry of settings against a running Kafka: names, types, defaults, synonyms, and errors for bad values."""
 
 from collections.abc import Mapping
 
 import pytest
 
+from harness.kafka.kafka_node import KafkaNode
+from harness.raw_client import RawClient
 from penstock.metadata.settings.broker import BROKER_SETTINGS
 from penstock.metadata.settings.checks import check_dynamic_broker, check_group, check_topic
 from penstock.metadata.settings.describe import Row, describe_broker, describe_group, describe_topic
@@ -24,10 +26,8 @@ from penstock.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.compatibility.kafka_node import KafkaNode
-from tests.compatibility.raw_client import RawClient
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("apache-kafka")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("apache-kafka")]
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 OURS = {
@@ -44,7 +44,7 @@ OURS = {
     "metrics.partitions.max",
 }
 SOONER = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-"""Defaults of ours that are not theirs: a dead broker is to be noticed within three seconds."""
+"""Our defaults that differ from Kafka's: a dead broker has to be detected within three seconds."""
 INTERNAL = {"internal.segment.bytes"}
 TEXTS = (
     *(
@@ -73,7 +73,7 @@ TEXTS = (
     *("CreateTime", "LogAppendTime", "createtime", "10", "17", "18", "22", "23", "100000", "-131073"),
     *("earliest", "latest", "by_duration:PT1H", "by_duration:P1DT2H3M4.5S", "read_committed", "READ_COMMITTED"),
 )
-"""Good for one setting, bad for another."""
+"""Valid for one setting, invalid for another."""
 
 
 def described(client: RawClient, kind: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
@@ -100,7 +100,7 @@ def by_name(rows: list[Row]) -> dict[str, Row]:
 
 @pytest.fixture(scope="module")
 def broker(kafka: KafkaNode, kafka_client: RawClient) -> BrokerSettings:
-    """What their broker was given, as we would hold it."""
+    """The settings of their broker in our representation."""
     static = {**kafka.properties, "broker.id": kafka.properties["node.id"]}
     cluster = {name: row.value for name, row in described(kafka_client, BROKER, "").items() if row.value is not None}
     own = {
@@ -126,7 +126,7 @@ def test_a_topic_is_described_alike(kafka_client: RawClient, broker: BrokerSetti
 def test_a_broker_is_described_alike(kafka_client: RawClient, broker: BrokerSettings) -> None:
     theirs = described(kafka_client, BROKER, "1")
     ours = by_name(describe_broker(broker))
-    ours.pop("log.dir")  # a default outside of the project is not ours
+    ours.pop("log.dir")  # we do not use a default outside of the project
     assert {name: ours.pop(name).value for name in SOONER} == SOONER
     unknown = set(ours) - set(theirs)
     assert not unknown
@@ -151,14 +151,14 @@ def _wait_until_told(client: RawClient, group: str, given: Mapping[str, str]) ->
 
 @pytest.fixture(scope="module")
 def topic(kafka_client: RawClient) -> str:
-    """A topic whose settings are asked about and never change."""
+    """A topic whose settings are validated and never changed."""
     return kafka_client.create_topic("settings-values").name
 
 
 def altered(
     client: RawClient, kind: int, name: str, key: str, value: str, *, validate_only: bool = True
 ) -> tuple[ErrorCode, str | None]:
-    """What they say to a change."""
+    """Their response to a change."""
     change = AlterableConfig(name=key, config_operation=0, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
@@ -206,11 +206,11 @@ def test_a_group_takes_and_refuses_the_same_texts(kafka_client: RawClient, broke
 
 
 def test_a_running_broker_takes_and_refuses_the_same_names(kafka_client: RawClient) -> None:
-    """With a text that no type but a string takes, so that nothing but the name is asked first."""
+    """Uses a text that only strings accept, so that the name is checked first."""
     differences = []
     for name, setting in BROKER_SETTINGS.items():
         if name in OURS or setting.kind.name in ("STRING", "LIST", "PASSWORD"):
-            continue  # what a plug-in thinks of a text is not known to us
+            continue  # we cannot know how a plug-in judges a text
         for resource in ("", "1"):
             try:
                 check_dynamic_broker({name: "x"}, is_per_broker=bool(resource))

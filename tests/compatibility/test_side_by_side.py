@@ -1,14 +1,14 @@
-"""The benchmark runs against Apache Kafka, for a moment, and both sides stand in the report."""
+"""A brief run of the benchmark against Apache Kafka; both sides are in the report."""
 
 import pytest
 
 from benchmarks.side_by_side import report, results
 from benchmarks.side_by_side.loads import Clients, Conditions, Figures
-from benchmarks.side_by_side.machine import divided_cores
 from benchmarks.side_by_side.rows import ROWS, Row
 from benchmarks.side_by_side.running import Plan, run_rows
+from harness.machine import divided_cores
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 
 def test_both_sides_run_under_raw_load_and_real_clients() -> None:

@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector against a node, beyond what the client matrix asks of it: streams that go on later."""
+"""Spark's own Kafka connector against a node, beyond the client matrix: streams that resume later."""
 
 import json
 from collections.abc import Iterator
@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.answerer import Answerer, Failed
+from harness.kafka.oracle import binary
+from harness.penstock_node import PenstockNode
+from harness.raw_client import RawClient, Topic
+from harness.spark import spark_session
 from penstock.records.compression import Codec
 from penstock.records.rows import Record, rows
 from penstock.wire.messages.delete_records import (
@@ -14,14 +19,9 @@ from penstock.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from tests.compatibility import spark_session
-from tests.compatibility.answerer import Answerer, Failed
-from tests.compatibility.oracle import binary
-from tests.compatibility.penstock_node import PenstockNode
-from tests.compatibility.raw_client import RawClient, Topic
 from tests.compatibility.samples import NOW_MS, build
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 PARTITIONS = 2
 BATCH_BYTES_MAX = 1 << 20
@@ -35,7 +35,7 @@ def spark() -> Iterator[Answerer]:
 
 
 def fill(client: RawClient, topic: Topic, numbers: range) -> None:
-    """Numbered records, in turn to each partition; the number is the value."""
+    """Writes numbered records, in turn to each partition; the number is the value."""
     for partition in range(PARTITIONS):
         records = [
             Record(0, NOW_MS + n, b"key-%d" % (n % 7), b"%05d" % n) for n in numbers if n % PARTITIONS == partition
@@ -72,7 +72,7 @@ def test_a_stream_copies_a_topic_and_goes_on_where_its_checkpoint_says(
     copied = values(penstock_client, sink)
     assert sorted(number for part in copied for number in part) == list(range(130))
     for part in copied:
-        # What came out of one partition has kept its order, whatever it was mixed with.
+        # Records of one partition have kept their order, whatever they were mixed with.
         assert sorted(part, key=lambda number: number % PARTITIONS) == sorted(
             part, key=lambda number: (number % PARTITIONS, number)
         )

@@ -1,4 +1,4 @@
-"""Batches out of fuzzed bytes: as they are, or with so much put right that they get past the first checks."""
+"""Batches from fuzzed bytes: unchanged, or corrected enough to pass the first checks."""
 
 import struct
 
@@ -6,10 +6,10 @@ from penstock.records.compression import Codec, compress
 from penstock.records.header import CODEC_BITS, HEADER, HEADER_BYTES, LENGTH_EXCLUDES_BYTES, MAGIC, seal
 
 RAW, FIXED, PAYLOAD, PLAIN = range(4)
-"""What follows the two bytes in front: a whole batch as it is; one whose length, magic, codec and checksum are put
-right; a compressed payload; records to be compressed."""
+"""How the bytes after the first two are used: as a whole raw batch; as a batch whose length, magic, codec and checksum
+are corrected; as a compressed payload; as records to compress."""
 
-# Enough for records to be interesting, and few enough to be walked under a fuzzer's tracing within the time.
+# Enough for interesting records, and few enough to be walked in time under a fuzzer's tracing.
 PAYLOAD_BYTES_MAX = 32 * 1024
 _COUNT = struct.Struct(">i")
 _LENGTH = struct.Struct(">i")
@@ -18,7 +18,7 @@ _COUNT_POSITION = 57
 
 
 def make_batch(codec: Codec, how: int, count: int, rest: bytes) -> bytes:
-    """The batch that an input describes; a count of 0 leaves the header's own."""
+    """The batch that an input describes; a count of 0 keeps the header's own."""
     if how == RAW:
         return rest
     if how == FIXED:

@@ -1,8 +1,8 @@
-"""Cases about amplification: what bytes make a node hold or do, beyond being read.
+"""Fuzz cases about amplification: memory and work that bytes cause beyond being read.
 
-`budgets` reads requests within small budgets; `subscriptions` reads what classic consumers tell each other; `stamps`
-looks times up in batches; `sessions` feeds fetch sessions; `groups` feeds a shard of groups, one request after the
-other. Bounds on time and memory are those of `guard`.
+`budgets` reads requests within small budgets; `subscriptions` reads the subscriptions and assignments that classic
+consumers exchange; `stamps` looks up timestamps in batches; `sessions` feeds fetch sessions; `groups` feeds a shard of
+groups, one request after the other. Bounds on time and memory are those of `guard`.
 """
 
 import struct
@@ -38,14 +38,14 @@ from penstock.wire.messages.offset_fetch import OffsetFetchRequest
 from penstock.wire.messages.sync_group import SyncGroupRequest
 from tests.fuzz.batching import PAYLOAD_BYTES_MAX, make_batch
 from tests.fuzz.declarations import version_of
-from tests.unit.coordinator.stage import Counter, Stage, topic, topics
+from tests.unit.coordinator.shard_driver import Counter, ShardDriver, topic, topics
 
 # --- requests within a budget -----------------------------------------------------------------------------------------
 
 ELEMENTS: Final = (1, 8, 64, 1_024)
 MEMORY_BYTES: Final = (256, 4_096, 16_384, 65_536)
 BUDGET_SLACK_BYTES: Final = 64 * 1024
-"""The reader itself, an exception with its text, and what a fuzzer that traces the reader takes."""
+"""Memory of the reader itself, of an exception with its text, and of a fuzzer that traces the reader."""
 
 
 def budget_of(data: bytes) -> Budget:
@@ -71,15 +71,15 @@ def budgets(data: bytes) -> None:
 
 
 def budgeted_bytes_max(data: bytes) -> int:
-    """What a budget promises: its bytes of memory, and those of the frame."""
+    """The bound that a budget guarantees: its bytes of memory, and those of the frame."""
     return budget_of(data).memory_bytes + len(data) + BUDGET_SLACK_BYTES
 
 
-# --- what classic consumers tell each other ---------------------------------------------------------------------------
+# --- subscriptions and assignments of classic consumers ---------------------------------------------------------------
 
 
 def subscriptions(data: bytes) -> None:
-    """Two bytes with a length, then two pieces of bytes."""
+    """Two bytes with a length, then two byte strings."""
     if len(data) < 2:
         return
     cut = 2 + int.from_bytes(data[:2])
@@ -105,7 +105,7 @@ CODECS: Final = tuple(Codec)
 
 
 def stamps(data: bytes) -> None:
-    """How the batch is made, its codec, a count, a time and a range of offsets, then the bytes of the batch."""
+    """How the batch is made, its codec, a count, a timestamp and a range of offsets, then the bytes of the batch."""
     if len(data) < 1 + _LOOKUP.size:
         return
     choice, count, timestamp_ms, start, limit = _LOOKUP.unpack_from(data, 1)
@@ -122,7 +122,7 @@ def stamps(data: bytes) -> None:
             assert batch.base_offset <= stamp.offset <= batch.last_offset, "no offset of the batch"
             assert start <= stamp.offset < limit, "outside of what was asked for"
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return  # all records have one time, and none is looked at
+        return  # all records have one timestamp, and none is read
     try:
         records = [
             Stamp(record.timestamp_ms, record.offset)
@@ -146,7 +146,7 @@ _LAST_SESSION, _FOLLOWER, _UNANSWERED, _LATER = 1, 2, 4, 8
 
 
 def steps(data: bytes) -> Iterator[tuple[int, int, memoryview]]:
-    """Pieces of an input: a byte that chooses, a byte for the version, two bytes with a length, and so many bytes."""
+    """Steps of an input: a byte with choices, a byte for the version, two bytes with a length, and the bytes."""
     view = memoryview(data)
     position = 0
     for _ in range(STEPS_MAX):
@@ -158,7 +158,7 @@ def steps(data: bytes) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def sessions(data: bytes) -> None:
-    """Fetch requests, some of which go on with the last session; partitions with odd numbers do not exist."""
+    """Fetch requests, some of which continue the last session; partitions with odd numbers do not exist."""
     held = FetchSessions(Numbers(), SESSIONS_MAX, 1_000, SESSION_PARTITIONS_MAX)
     session_id, epoch, now_ms = 0, 0, 0
     for choice, version_choice, body in steps(data):
@@ -184,7 +184,9 @@ def sessions(data: bytes) -> None:
         _check_sessions(held)
         if fetching.error_code or choice & _UNANSWERED:
             continue
-        found = [(each, FetchedPartition(each.index, _code_of(each.index), 0, records=b"")) for each in fetching.wanted]
+        found = [
+            (each, FetchedPartition(each.index, _code_of(each.index), 0, records=b"")) for each in fetching.requested
+        ]
         told = fetching.answer(found, now_ms)
         assert told.error_code or len(told.found) <= len(found)
         if told.session_id:
@@ -194,7 +196,9 @@ def sessions(data: bytes) -> None:
 
 def _check_sessions(held: FetchSessions) -> None:
     assert len(held) <= SESSIONS_MAX, "more sessions than there may be"
-    assert held.partitions == sum(len(session.wanted) for session in held._sessions.values()), "partitions miscounted"
+    assert held.partitions == sum(len(session.requested) for session in held._sessions.values()), (
+        "partitions miscounted"
+    )
     assert held.partitions <= SESSION_PARTITIONS_MAX, "more partitions than sessions may hold"
 
 
@@ -203,7 +207,7 @@ def _code_of(index: int) -> ErrorCode:
 
 
 class Numbers(Counter):
-    """Session ids, one after the other."""
+    """Session ids in sequence."""
 
     def below(self, end: int) -> int:
         self._next += 1
@@ -227,19 +231,19 @@ GROUP_REQUESTS: Final[tuple[type[Request], ...]] = (
     DeleteGroupsRequest,
 )
 _KINDS: Final = 15
-"""Of 16 choices those behind GROUP_REQUESTS let time pass."""
+"""Of the 16 choices, those beyond GROUP_REQUESTS advance the time."""
 _KNOWN_GROUP, _KNOWN_MEMBER, _KNOWN_EPOCH = 16, 32, 64
 _SETTINGS: Final = GroupSettings(initial_delay_ms=0, assignment_interval_ms=0, members_max=50, consumer_members_max=50)
 _TOPICS: Final = topics(topic("a", 4), topic("b", 1), topic("a" * 249, 2), topic("ab.ab_ab-" * 20, 3))
 
 
 def groups(data: bytes) -> None:
-    """Requests to a shard of groups; group, member and epoch may be those that it knows."""
-    stage = Stage(_SETTINGS, _TOPICS)
+    """Requests to a shard of groups; group, member and epoch may be existing ones."""
+    driver = ShardDriver(_SETTINGS, _TOPICS)
     member_id, epoch = "", 0
     for choice, version_choice, body in steps(data):
         if choice & _KINDS >= len(GROUP_REQUESTS):
-            stage.pass_time(version_choice * 250)
+            driver.pass_time(version_choice * 250)
             continue
         kind = GROUP_REQUESTS[choice & _KINDS]
         version = version_of(kind, version_choice)
@@ -249,20 +253,20 @@ def groups(data: bytes) -> None:
             continue
         _patch(request, choice, member_id, epoch)
         for command in _commands(request):
-            stage.send(command, version)
-        for answer in stage.answers.values():
+            driver.send(command, version)
+        for answer in driver.answers.values():
             member_id = getattr(answer, "member_id", None) or member_id
             epoch = getattr(answer, "member_epoch", getattr(answer, "generation_id", epoch))
-        stage.answers.clear()
-    stage.pass_time(60_000)
-    for group in stage.shard.groups.values():
+        driver.answers.clear()
+    driver.pass_time(60_000)
+    for group in driver.shard.groups.values():
         assert len(getattr(group, "members", ())) <= 50, "more members than a group may have"
-    rows_bytes = sum(len(key) + len(value or b"") for key, value in stage.log.rows)
+    rows_bytes = sum(len(key) + len(value or b"") for key, value in driver.log.rows)
     assert rows_bytes <= LOGGED_TIMES * len(data) + LOGGED_BYTES, f"{rows_bytes:,} bytes logged for {len(data):,}"
 
 
 LOGGED_TIMES: Final = 64
-"""What a shard writes for its requests: each join may write all members of the group once more."""
+"""Bound on the bytes that a shard logs for its requests: each join may write all members of the group again."""
 LOGGED_BYTES: Final = 64 * 1024
 
 
@@ -279,5 +283,5 @@ def _patch(request: Any, choice: int, member_id: str, epoch: int) -> None:
 
 
 def _commands(request: Request) -> list[Struct | Message]:
-    """Offsets are asked for group by group."""
+    """Offsets are fetched group by group."""
     return list(request.groups) if isinstance(request, OffsetFetchRequest) else [request]

@@ -23,7 +23,7 @@ def _declared_in(package: ModuleType) -> list[type[Message]]:
 _ASKED_OR_ANSWERED = {of(api) for api in Api for of in (request_class, response_class)}
 
 OTHERS = _declared_in(stored) + [kind for kind in _declared_in(messages) if kind not in _ASKED_OR_ANSWERED]
-"""What is neither request nor response: stored keys and values, headers, what consumers tell each other."""
+"""Messages that are neither request nor response: stored keys and values, headers, subscriptions and assignments."""
 
 
 def version_of(kind: type[Message], choice: int) -> int:

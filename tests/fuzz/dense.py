@@ -1,6 +1,6 @@
-"""The most objects that bytes can ask for: requests full of their smallest elements, batches of their smallest records.
+"""Inputs that create the most objects: requests full of their smallest elements, batches of their smallest records.
 
-A fuzzer's inputs are short; these are as long as they may be. `python tests/fuzz/dense.py` prints what they cost.
+A fuzzer's inputs are short; these have the maximum length. `python tests/fuzz/dense.py` prints their cost.
 """
 
 import sys
@@ -28,7 +28,7 @@ SMALLEST_RECORD = bytes((12, 0, 0, 0, 0, 0, 0))
 
 
 def dense_requests(kind: type[Request]) -> Iterator[tuple[int, str, bytes]]:
-    """For every array of the first and last version: the body that is full of it."""
+    """For every array of the first and last version: the body that is full of its elements."""
     for version in sorted({kind.VERSIONS.first, kind.VERSIONS.last}):
         for field in kind.FIELDS:
             if version not in field.versions or not isinstance(field.type, Array):
@@ -78,7 +78,7 @@ def _processor_ms(function: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """What the densest inputs cost."""
+    """Prints the cost of the densest inputs."""
     costs = []
     for api in Api:
         kind = request_class(api)

@@ -1,8 +1,8 @@
 """Chooses the corpus that is committed: `python tests/fuzz/minimise.py [TARGET …]`.
 
-Candidates are the committed files, what the fuzzer kept in `.cache/fuzz`, and fresh seeds. Those are chosen first that
-reach most lines which no other has reached, small ones before large ones, until nothing is new or the budget is spent.
-Regressions stay whatever they reach.
+Candidates are the committed files, the inputs that the fuzzer kept in `.cache/fuzz`, and fresh seeds. Inputs are chosen
+by how many lines they reach that no chosen one has reached, small ones before large ones, until nothing is new or the
+budget is spent. Regressions stay whatever they reach.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ Step = tuple[str, int, int]
 
 
 def steps_of(name: str, data: bytes) -> frozenset[Step]:
-    """Which line followed which, in the code under test, compiled readers included."""
+    """Pairs of consecutive lines in the code under test, compiled readers included."""
     found: set[Step] = set()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -53,8 +53,8 @@ def steps_of(name: str, data: bytes) -> frozenset[Step]:
 
 
 def choose(name: str, candidates: Iterable[bytes]) -> list[bytes]:
-    """Greedy: whatever adds most steps, until nothing adds any or the budget is spent."""
-    # Run once untraced: what is compiled on first use is no merit of the input.
+    """Greedy: takes the input that adds most steps, until none adds any or the budget is spent."""
+    # Run once untraced: code that is compiled on first use must not count for the input.
     inputs = sorted(set(candidates), key=lambda data: (len(data), data))
     for data in inputs:
         TARGETS[name](data)

@@ -1,9 +1,10 @@
 """Fuzzes one target: `python tests/fuzz/run.py TARGET --runs 1000000`, `--seconds 30`, or both.
 
-A parent makes seeds, starts the fuzzer, and says what came of it; the fuzzer is a process of its own because it ends
-without returning. What it finds interesting is kept in `.cache/fuzz/TARGET` for the next run; an input that breaks a
-rule is kept as `tests/fuzz/corpus/TARGET/found-…`, where the replay in every commit will see it. `--input FILE` runs
-single inputs without a fuzzer, `--record` adds the run to `docs/results/fuzz.json` and the table in `fuzz.md`.
+A parent makes seeds, starts the fuzzer, and reports the result; the fuzzer is a process of its own because it ends
+without returning. Inputs that it finds interesting are kept in `.cache/fuzz/TARGET` for the next run; an input that
+breaks a rule is kept as `tests/fuzz/corpus/TARGET/found-…`, where the replay in every commit will see it. `--input
+FILE` runs single inputs without a fuzzer, `--record` adds the run to `docs/results/fuzz.json` and the table in
+`fuzz.md`.
 """
 
 import argparse
@@ -27,11 +28,11 @@ CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 WORK = ROOT / ".cache" / "fuzz"
 RESULTS = ROOT / "docs" / "results"
 
-# Beyond these the fuzzer itself stops: an endless loop, or memory that our own measure did not see in time. Its clock
-# is that of the wall, and a busy machine may give a process nothing for half a minute.
+# Beyond these limits the fuzzer itself stops: an endless loop, or memory that our own measure did not see in time. It
+# uses the wall clock, and a busy machine may give a process no CPU time for half a minute.
 HANG_SECONDS = 300
 RESIDENT_MIB_MAX = 2048
-# Preparing a message's reader for tracing takes about 40 ms. A short run traces a few, others each time.
+# Preparing a message's reader for tracing takes about 40 ms. A short run traces a few, different ones each time.
 SHORT_SEEDS_MAX = 100
 SHORT_TRACED_SHARE = 0.2
 
@@ -72,7 +73,7 @@ def main() -> int:
 
 
 def replay(name: str, files: list[Path]) -> int:
-    """Runs inputs as they are; the traceback is the answer."""
+    """Runs inputs unchanged; a failure is shown by its traceback."""
     from tests.fuzz.targets import TARGETS
 
     for file in files:
@@ -133,7 +134,7 @@ def fuzz(options: argparse.Namespace) -> int:
 
 
 def measure_kept(target: Any, work: Path, since_s: float, findings: Path, told: dict[str, Any]) -> None:
-    """What the fuzzer found worth keeping is measured exactly, here, where nothing is traced."""
+    """Measures the inputs that the fuzzer kept exactly, here, where nothing is traced."""
     for file in sorted(file for file in work.iterdir() if file.stat().st_mtime >= since_s):
         data = file.read_bytes()
         try:
@@ -147,7 +148,7 @@ def measure_kept(target: Any, work: Path, since_s: float, findings: Path, told: 
 
 
 def record(name: str, told: dict[str, Any], options: argparse.Namespace) -> None:
-    """Adds the run to the results. Several runs of a target add up."""
+    """Adds the run to the results. Several runs of a target are added up."""
     command = f"python tests/fuzz/run.py {name}"
     command += f" --runs {options.runs}" if options.runs else ""
     command += f" --seconds {options.seconds:g}" if options.seconds else ""
@@ -181,7 +182,7 @@ def record(name: str, told: dict[str, Any], options: argparse.Namespace) -> None
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """All runs of a target in one row."""
+    """A table with all runs of a target in one row."""
     lines = [
         f"| {' | '.join(COLUMNS)} |",
         f"|---{'|--:' * (len(COLUMNS) - 1)}|",
@@ -191,7 +192,7 @@ def table(runs: list[dict[str, Any]]) -> str:
         executions, seconds = sum(run["executions"] for run in mine), sum(run["seconds"] for run in mine)
         slowest_ms, growth_mib = max(run["slowest_ms"] for run in mine), max(run["growth_mib"] for run in mine)
         slowest = f"{slowest_ms:.1f} ms" if slowest_ms else "< 2 ms"
-        # Runs before allocations were bounded have no figures for them.
+        # Runs before allocations were bounded lack these numbers.
         bounded = [run for run in mine if "measured" in run]
         within = sum(run["executions"] for run in bounded)
         measured = sum(run["measured"] for run in bounded)
@@ -205,7 +206,7 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 
 def machine() -> str:
-    """The shape of the machine, not its name."""
+    """The hardware of the machine, not its name."""
     gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     return f"{os.cpu_count()} cores, {gib:.0f} GiB"
 
@@ -214,14 +215,14 @@ def machine() -> str:
 
 
 def fuzz_inside(options: argparse.Namespace) -> None:
-    """Instruments what is under test, then hands over to libFuzzer and never returns."""
+    """Instruments the code under test, then passes control to libFuzzer and never returns."""
     started = time.monotonic()
     name, place, runs, seconds = options.target, options.inside, options.runs, options.seconds
     work = place / "work" if options.short else WORK / name
     work.mkdir(parents=True, exist_ok=True)
     import atheris
 
-    # Declarations and the code that compiles them run before any byte arrives; counting their lines tells nothing.
+    # Declarations and the code that compiles them run before any byte arrives; counting their lines is useless.
     with atheris.instrument_imports(include=["penstock"]):
         import_module("penstock.wire.varint")
     for module in ("penstock.wire.compile", "tests.fuzz.declarations"):
@@ -239,7 +240,7 @@ def fuzz_inside(options: argparse.Namespace) -> None:
 
         return compile_traced
 
-    # The readers within a budget are twins of the others: tracing them tells nothing more, but where they are alone.
+    # The readers within a budget are twins of the others: tracing them adds nothing, except where they are used alone.
     which = "compile_budgeted_reader" if name == "budgets" else "compile_reader"
     setattr(codec, which, traced(getattr(codec, which)))
     target = TARGETS[name]

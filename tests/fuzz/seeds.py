@@ -1,4 +1,4 @@
-"""Inputs to start from: one well-formed message for every kind and version, streams of requests, batches per codec."""
+"""Fuzz seeds: one well-formed message for every kind and version, streams of requests, batches per codec."""
 
 import gzip
 import random
@@ -39,7 +39,7 @@ _HEADER_FIELDS = ((0, 8), (21, 2), (23, 4), (27, 8), (35, 8), (43, 8), (51, 2), 
 
 
 def seeds_for(name: str, chance: random.Random) -> list[bytes]:
-    """Seeds for one target, different with every `chance`."""
+    """Seeds for one target, which depend on `chance`."""
     return [seed for seed in _seeds(name, chance) if len(seed) <= INPUT_BYTES_MAX]
 
 
@@ -66,7 +66,7 @@ def _seeds(name: str, chance: random.Random) -> Iterator[bytes]:
 
 
 def random_message(kind: type[Struct], version: int, chance: random.Random) -> Any:
-    """A message with every field that the version has."""
+    """A message with every field of the version."""
     present = [f for f in kind.FIELDS if version in f.versions]
     return kind(**{f.name: _value(f, f.type, version, chance) for f in present})
 
@@ -231,7 +231,7 @@ def _batches(codec: Codec, chance: random.Random) -> Iterator[bytes]:
 
 
 def _spellings(codec: Codec, data: bytes) -> Iterator[bytes]:
-    """The payload as different writers of the codec pack it."""
+    """The payload as different writers of the codec compress it."""
     yield compress(codec, data)
     half = len(data) // 2
     match codec:
@@ -252,7 +252,7 @@ def _spellings(codec: Codec, data: bytes) -> Iterator[bytes]:
 
 
 def _extreme(batch: bytes, chance: random.Random) -> bytes:
-    """The batch with one field of its header at an edge."""
+    """The batch with one field of its header at an extreme value."""
     changed = bytearray(batch)
     position, width = chance.choice(_HEADER_FIELDS)
     low = -(2 ** (width * 8 - 1))

@@ -1,8 +1,8 @@
-"""What hostile bytes may do: end in a value or in a ProtocolError, within the bounds of `guard`.
+"""Fuzz targets: hostile bytes must end in a value or in a ProtocolError, within the bounds of `guard`.
 
-Plain functions of bytes, so that a corpus is replayed without a fuzzer. Anything that a target raises is a finding.
-Beyond not breaking, each holds a second opinion: frames a plain model, messages their own round trip, Produce its
-hand-written twin, batches the builder.
+Targets are plain functions of bytes, so that a corpus is replayed without a fuzzer. Any other exception of a target is
+a finding. Each target also has an oracle: frames a plain model, messages their own round trip, Produce its hand-written
+twin, batches the builder.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ _PIECES_MAX = 256
 
 
 def frames(data: bytes) -> None:
-    """Three bytes of circumstances, then a stream: cut into frames, and each frame read as a request."""
+    """Three bytes with parameters, then a stream: cut into frames, and each frame read as a request."""
     if len(data) < 3:
         return
     frame_bytes_max = FRAME_BYTES_MAX[data[0] & 3]
@@ -123,7 +123,7 @@ def requests(data: bytes) -> None:
 
 
 def produce(data: bytes) -> None:
-    """A byte for the version, then the body of a Produce request: the codec and the reader by hand must agree."""
+    """A byte for the version, then the body of a Produce request: the codec and the hand-written reader must agree."""
     if not data:
         return
     version = version_of(ProduceRequest, data[0])
@@ -150,17 +150,17 @@ def responses(data: bytes) -> None:
 
 
 def _read_message(kind: type[Message], version: int, body: memoryview) -> Message | None:
-    """None when it is refused. What is accepted can be written, and reads as the same again."""
+    """Returns None if it is rejected. An accepted message can be encoded, and decodes to the same message."""
     try:
         message = decode(kind, version, body)
     except ProtocolError:
         return None
     written = encode(message, version)
-    # Compact forms can be spelled longer than need be, never shorter; the others have one length.
+    # Compact forms can be longer than necessary, never shorter; the others have one length.
     is_loose = version in kind.FLEXIBLE
     assert len(written) == len(body) or (is_loose and len(written) < len(body)), "something was lost or made up"
     again = decode(kind, version, written)
-    # Not a number is not equal to itself, so that such a message differs even from its twin.
+    # NaN is not equal to itself, so such a message differs even from its twin.
     if again != message and decode(kind, version, body) == message:
         raise AssertionError(f"{message} becomes {again}")
     assert encode(again, version) == written, "written twice, it is not the same"
@@ -168,7 +168,7 @@ def _read_message(kind: type[Message], version: int, body: memoryview) -> Messag
 
 
 def _read_within_budget(kind: type[Message], version: int, body: memoryview, message: Message | None) -> None:
-    """Nothing that fits into a case is over budget; what a budgeted reader accepts or refuses, the other does, too."""
+    """No input of a case is over budget; the budgeted reader accepts and rejects the same as the other."""
     try:
         again, end = read_from(kind, version, body, 0, request_budget())
     except RequestTooCostly:
@@ -220,7 +220,7 @@ _NOW_MS = 1_700_000_000_000
 
 
 def batch_case(codec: Codec) -> Callable[[bytes], None]:
-    """A byte that says what follows and how it is judged, a byte for the count of records, then the bytes."""
+    """A byte that sets what follows and how it is judged, a byte for the count of records, then the bytes."""
 
     def case(data: bytes) -> None:
         if len(data) < 2:
@@ -257,7 +257,7 @@ def _judge(data: bytes, rules: Rules, now_ms: int | None) -> None:
     try:
         found = list(rows(batch, PAYLOAD_BYTES_MAX))
     except ProtocolError:
-        # A batch that was opened and accepted must stay readable: nobody can take it out of the log again.
+        # A batch that was opened and accepted must stay readable: it cannot be removed from the log again.
         if is_accepted and rules.validation is Validation.FULL:
             raise
         return
@@ -279,7 +279,7 @@ def _read_control(found: Sequence[Record]) -> None:
 
 
 def _rebuild(batch: BatchView, found: Sequence[Record]) -> None:
-    """The same records, built anew, read the same."""
+    """The same records, rebuilt, read the same."""
     if any(later.offset <= earlier.offset for earlier, later in pairwise(found)):
         return
     builder = BatchBuilder(codec=batch.codec, base_offset=batch.base_offset, timestamp_type=batch.timestamp_type)
@@ -298,7 +298,7 @@ def _rebuild(batch: BatchView, found: Sequence[Record]) -> None:
 
 
 def _walk_log(data: bytes) -> None:
-    """As bytes of a segment: batches one after another, until they end or tear."""
+    """Reads the data as a segment: consecutive batches, until they end or are torn."""
     try:
         for batch in batches(data):
             if batch.is_intact:
@@ -311,11 +311,11 @@ def _walk_log(data: bytes) -> None:
 # --- all of them ------------------------------------------------------------------------------------------------------
 
 KIB = 1024
-# Messages are read, written and read again. A code without a name takes about 500 bytes, and two on the wire.
-# The constant is what tracing takes when a reader is new.
+# Messages are decoded, encoded and decoded again. An error code without a name takes about 500 bytes, and two on the
+# wire. The constant covers tracing of a new reader.
 ROUND_TRIP = proportional(128, 128 * KIB)
 WITH_CODES = proportional(1_024, 128 * KIB)
-# Some inputs may be decompressed up to the limit of the house, and what comes out is copied once.
+# Some inputs may be decompressed up to the default limit, and the result is copied once.
 OPENED = proportional(64, 2 * DEFAULT_LIMITS.batch_decompressed_bytes_max + 2_048 * KIB)
 
 TARGETS = {

@@ -1,4 +1,4 @@
-"""The whole corpus, through its target, without a fuzzer: what was found once stays found."""
+"""Replays the whole corpus through its target, without a fuzzer: regressions stay fixed."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The cases about amplification can fail: each notices a planted fault, from its seeds or from one dense input."""
+"""The cases about amplification can fail: each detects a planted fault, from its seeds or from one dense input."""
 
 import random
 import re
@@ -85,7 +85,7 @@ def _makes_a_session(seed: bytes) -> bool:
 
 
 def joining(pattern: str) -> bytes:
-    """A member that subscribes by a pattern."""
+    """A member that subscribes with a regular expression."""
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",

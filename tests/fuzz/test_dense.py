@@ -1,4 +1,4 @@
-"""A frame as long as it may be before login costs no more than any other input, however many objects it asks for."""
+"""A frame of the maximum size before login costs no more than any other input, however many objects it creates."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.fuzz.guard import Target
 
 GROWTH_MAX = 64
 TRIES = 3
-"""What another thread of the process takes meanwhile is not the request's fault."""
+"""Another thread of the process may allocate meanwhile, which is not the request's fault."""
 
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.name)

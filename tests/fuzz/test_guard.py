@@ -1,4 +1,4 @@
-"""The guard notices a case that costs too much, and none that does not."""
+"""The guard detects a case that costs too much, and accepts all others."""
 
 import time
 
@@ -35,7 +35,8 @@ def test_a_case_that_was_slow_once_is_not() -> None:
     Target("once", lambda _data: burn(next(costs_ms, 0.0)))(b"x")
 
 
-def test_a_case_that_takes_64_mib_is_found_each_time_by_the_resident_set() -> None:
+def test_a_case_that_takes_64_mib_is_found_each_time_by_the_resident_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "CASE_MS_MAX", 1_000.0)  # the memory alone costs a busy machine 50 ms
     target = Target("large", lambda _data: bytearray(64 * MIB).clear(), sampled_every=1_000_000)
     with pytest.raises(TooLarge, match="memory grew by"):
         target(b"x")

@@ -1,9 +1,9 @@
-"""Made the data directories below `format-1`, and says in words what they hold.
+"""Creates the data directories of a format, and documents what they hold.
 
     python -m tests.golden.make
 
-makes the directories of today's FORMAT_VERSION, and refuses when they exist: what is there was written by the program
-of its day and is never made again, or it would prove nothing. A new format adds a new directory beside the old ones.
+creates the directories of the present FORMAT_VERSION, and refuses if they exist: each was written by the program of its
+time and is never written again, or it would prove nothing. A new format adds a new directory beside the old ones.
 
 Each format has two data directories, `clean` (shut down properly) and `crashed` (the process died in the middle of a
 write), and `expected.json`: what every program that reads this format must find in them.
@@ -27,7 +27,7 @@ from penstock.records.compression import Codec
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import BatchView, TimestampType
 from tests.golden.portrait import LEDGER_BYTES, SETTINGS, digest, portrait
-from tests.simulation.log_histories import ZeroEntropy, drive
+from tests.simulation.log.histories import ZeroEntropy, drive
 
 HERE = Path(__file__).parent
 NOW_MS = 1_700_000_000_000
@@ -46,7 +46,7 @@ class Writer:
         self.directory = self.open()
         self.sequences: dict[tuple[str, int], int] = {}
         self.written: dict[str, list[bytes]] = {}
-        """Every batch of every log as it was handed over, so that what is read need not be believed."""
+        """Every batch of every log as it was appended, to check what is read."""
         self.now_ms = NOW_MS
 
     def open(self) -> DataDirectory:
@@ -128,11 +128,11 @@ class Writer:
         return log
 
     def write_clicks(self) -> Log:
-        """Stamped by the log, with gaps as compaction leaves them, and its front deleted."""
+        """Log append time, gaps as compaction leaves them, and a deleted front."""
         log = self.create("clicks.by-user", 3)
         for number in range(24):
             data = self.batch(log, CODECS[number % 5])
-            if number % 6 == 5:  # as a follower has it, behind a gap
+            if number % 6 == 5:  # as in a follower's log, after a gap
                 leader = BatchBuilder(base_offset=log.written_end + 10, leader_epoch=2)
                 leader.append(b"gap", b"%d" % number, timestamp_ms=self.now_ms)
                 data = leader.build()
@@ -152,7 +152,7 @@ class Writer:
         self.commit()
 
     def replace_two(self, log: Log) -> None:
-        """Puts one segment in the place of the first two, as compaction does."""
+        """Replaces the first two segments with one, as compaction does."""
         old, index = log.segments[:2], ActiveIndex()
         new = Segment(old[0].base_offset, 1).start_again(old[0].header_seed)
         with closing(self.disk.open(log.path_of(new, "log"), create=True)) as file:
@@ -190,7 +190,7 @@ def _files(disk: MemoryDisk, path: str) -> list[str]:
 
 
 def make_clean(folder: Path) -> Writer:
-    """Everything sealed that can be, written once more after a restart, and shut down."""
+    """Seals everything that can be, appends once more after a restart, and shuts down."""
     writer = Writer()
     writer.write_all()
     drive(writer.directory.settle())
@@ -205,7 +205,7 @@ def make_clean(folder: Path) -> Writer:
 
 
 def make_crashed(folder: Path) -> Writer:
-    """Some segments sealed, some not; a tail that was not promised; and a batch torn in the middle."""
+    """Some segments are sealed, some not; the tail is not covered by the ledger, and ends with a torn batch."""
     writer = Writer()
     writer.write_all()
     orders, payments = writer.directory.logs["orders-0"], writer.directory.logs["payments-12"]
@@ -214,7 +214,7 @@ def make_crashed(folder: Path) -> Writer:
         writer.append(orders, writer.batch(orders, CODECS[number % 5], 2), epoch=7)
     writer.append(payments, writer.batch(payments, Codec.GZIP, 1003, is_transactional=True), epoch=5)
     writer.commit()
-    writer.append(orders, writer.batch(orders, Codec.NONE, 2), epoch=7)  # whole, and not promised
+    writer.append(orders, writer.batch(orders, Codec.NONE, 2), epoch=7)  # whole, and not covered by the ledger
     torn = writer.batch(orders, Codec.NONE)
     file = writer.disk.open(orders.path_of(orders.active, "log"))
     file.write(file.size(), torn[: len(torn) // 2])

@@ -1,4 +1,4 @@
-"""Opens a copy of a data directory with today's code, on real files, and writes down all that a reader can see."""
+"""Opens a copy of a data directory with the present code, on real files, and records everything visible to a reader."""
 
 import asyncio
 import hashlib
@@ -12,6 +12,7 @@ from typing import Any
 from penstock.host.entropy import HostEntropy
 from penstock.host.files import HostDisk
 from penstock.host.workers import ThreadWorkers
+from penstock.log import times
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.scrub import scrub
@@ -26,7 +27,7 @@ SETTINGS = LogSettings(segment_bytes=1500, index_interval_bytes=200, retention_m
 
 @contextmanager
 def copy_of(folder: Path) -> Iterator[HostDisk]:
-    """A disk with a copy of a directory; the original stays as it is."""
+    """A disk with a copy of a directory; the original stays unchanged."""
     workers = ThreadWorkers()
     with tempfile.TemporaryDirectory() as place:
         shutil.copytree(folder, f"{place}/data")
@@ -51,7 +52,7 @@ async def opened(disk: HostDisk) -> DataDirectory:
 
 
 def portrait(folder: Path) -> dict[str, Any]:
-    """What is found in a directory."""
+    """The content of a directory."""
 
     async def look(disk: HostDisk) -> dict[str, Any]:
         directory = await opened(disk)
@@ -101,12 +102,12 @@ def describe_log(log: Log) -> dict[str, Any]:
 
 
 def _offset_for(log: Log, time_ms: int) -> list[int] | None:
-    found = log.offset_for_time(time_ms, limit=log.written_end)
+    found = times.offset_for_time(log, time_ms, limit=log.written_end)
     return None if found is None else list(found)
 
 
 def stored(log: Log) -> list[bytes]:
-    """Every batch, read as a consumer reads: each read goes on where the last one ended."""
+    """Every batch, read as a consumer reads: each read continues where the last one ended."""
     found: list[bytes] = []
     offset = log.start_offset
     while (part := log.read(offset, 1, limit=log.written_end)) is not None:

@@ -1,4 +1,4 @@
-"""Data directories of every format that ever was: today's code finds in them all that was written."""
+"""Data directories of every format so far: the present code finds everything that was written in them."""
 
 import asyncio
 import hashlib
@@ -12,7 +12,7 @@ from penstock.log.checked import NewerFormat
 from penstock.log.directory import FORMAT_VERSION, open_directory
 from penstock.records.builder import BatchBuilder
 from tests.golden.portrait import copy_of, describe, opened, portrait
-from tests.simulation.log_histories import ZeroEntropy
+from tests.simulation.log.histories import ZeroEntropy
 
 HERE = Path(__file__).parent
 FORMATS = sorted(path.name for path in HERE.glob("format-*"))
@@ -38,7 +38,7 @@ def test_everything_is_found_that_was_written(name: str, state: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_they_hold_what_can_go_wrong(name: str) -> None:
-    """A golden directory that lacks something proves nothing about it."""
+    """A golden directory without a feature proves nothing about it."""
     expected = json.loads((HERE / name / "expected.json").read_text())
     for state in ("clean", "crashed"):
         logs = expected[state]["logs"]

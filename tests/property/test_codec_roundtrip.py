@@ -1,4 +1,4 @@
-"""Any message that can be written reads back as itself, at every version of every declaration."""
+"""Any message that can be encoded decodes to itself, at every version of every declaration."""
 
 import math
 from typing import Any

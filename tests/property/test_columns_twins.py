@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.records.builder import BatchBuilder
 from penstock.records.compression import Codec
 from penstock.records.header import BatchView, TimestampType
-from penstock.spark.columns import UnreadableBatch, Wanted
+from penstock.spark.columns import RecordRange, UnreadableBatch
 from penstock.spark.columns.compiled import CompiledColumns
 from penstock.spark.columns.decoding import Columns, MakeColumns, stream
 from penstock.spark.columns.loading import Kernels, load
@@ -37,7 +37,7 @@ wanted_ranges = st.tuples(st.integers(-1, 40), st.integers(0, 2**22) | st.just(2
 
 @st.composite
 def built_batches(draw: st.DrawFn) -> bytes:
-    """Batches one after another: any codec, nulls, headers, gaps, both kinds of time, some of them empty."""
+    """Consecutive batches: any codec, nulls, headers, gaps, both timestamp types, some of them empty."""
     data = bytearray()
     base_offset = draw(st.sampled_from([0, 10, 2**40]))
     for _ in range(draw(st.integers(1, 4))):
@@ -61,8 +61,8 @@ def compiled() -> Kernels:
     return kernels
 
 
-def outcome(make_columns: MakeColumns, data: bytes, wanted: Wanted) -> pa.Table | str:
-    """The table, or what is said instead."""
+def outcome(make_columns: MakeColumns, data: bytes, wanted: RecordRange) -> pa.Table | str:
+    """The table, or the error message."""
     try:
         tables = list(stream(data, wanted, make_columns=make_columns, bytes_max=BYTES_MAX))
     except UnreadableBatch as trouble:
@@ -75,7 +75,7 @@ def outcome(make_columns: MakeColumns, data: bytes, wanted: Wanted) -> pa.Table 
 @settings(max_examples=300)
 @given(built_batches(), wanted_ranges, st.booleans())
 def test_both_make_the_same_table(data: bytes, bounds: tuple[int, int], has_headers: bool) -> None:
-    wanted = Wanted("orders", 3, *bounds, has_headers)
+    wanted = RecordRange("orders", 3, *bounds, has_headers)
     expected = outcome(PlainColumns, data, wanted)
     for kernels in (compiled(), GUARDED):
         assert outcome(partial(CompiledColumns, kernels), data, wanted) == expected
@@ -84,19 +84,19 @@ def test_both_make_the_same_table(data: bytes, bounds: tuple[int, int], has_head
 @settings(max_examples=300)
 @given(built_batches(), st.data())
 def test_both_say_the_same_of_damaged_bytes(data: bytes, draws: st.DataObject) -> None:
-    """Nothing restores the checksum here: most damage is found by it, the rest lies where it does not reach."""
+    """The checksum is not corrected here: it reveals most damage, the rest lies outside of its range."""
     damaged = bytearray(data)
     for _ in range(draws.draw(st.integers(1, 3))):
         place = draws.draw(st.integers(0, len(damaged) - 1))
         damaged[place] ^= draws.draw(st.integers(1, 255))
-    wanted = Wanted("orders", 3, 0, 2**62, draws.draw(st.booleans()))
+    wanted = RecordRange("orders", 3, 0, 2**62, draws.draw(st.booleans()))
     expected = outcome(PlainColumns, bytes(damaged), wanted)
     for kernels in (compiled(), GUARDED):
         assert outcome(partial(CompiledColumns, kernels), bytes(damaged), wanted) == expected
 
 
 def added(columns: Columns, batch: BatchView) -> Columns | str:
-    """The columns with the batch, or what is said instead."""
+    """The columns with the batch, or the error message."""
     try:
         columns.add(batch)
     except UnreadableBatch as trouble:
@@ -107,10 +107,10 @@ def added(columns: Columns, batch: BatchView) -> Columns | str:
 @settings(max_examples=1_500)
 @given(st.integers(0, 2**63), st.booleans())
 def test_kernels_refuse_what_the_plain_decoder_refuses_and_nothing_else(seed: int, has_headers: bool) -> None:
-    """Damage under a checksum that fits. The kernels' own verdict is asked for, before the plain decoder steps in."""
+    """Damage with a matching checksum. Tests the kernels' own verdict, before the plain decoder takes over."""
     dice = random.Random(seed)
     batch = BatchView(bytes(mutate(dice, random_batch(dice, base_offset=100))))
-    wanted = Wanted("orders", 3, dice.choice((0, 101)), dice.choice((104, 2**62)), has_headers)
+    wanted = RecordRange("orders", 3, dice.choice((0, 101)), dice.choice((104, 2**62)), has_headers)
     expected = added(PlainColumns(wanted, BYTES_MAX), batch)
     for kernels in (compiled(), GUARDED):
         unpacked = added(CompiledColumns(kernels, wanted, BYTES_MAX), batch)

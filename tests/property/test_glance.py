@@ -1,4 +1,4 @@
-"""The glance at a batch's records says what the walk finds, or nothing; of ordinary ones it always says something."""
+"""The glance at a batch's records agrees with the walk, or returns None; for ordinary records it never returns None."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def together(records: list[Drawn]) -> bytes:
 
 
 def walked(data: bytes, count: int) -> Glance | None:
-    """What the plain way finds; None if that is not what a glance may speak of."""
+    """The result of the plain walk; None if a glance may not return one."""
     stamps, keyless = [], 0
     try:
         for expected, (attributes, stamp, delta, key, _, _) in enumerate(walk(data, count)):
@@ -70,7 +70,7 @@ def test_what_is_seen_is_what_is_there(records: list[Drawn]) -> None:
 
 @given(runs, st.data())
 def test_one_wrong_byte_is_never_overlooked(records: list[Drawn], data: st.DataObject) -> None:
-    """One of the bytes that make a record out is changed, hardly ever one of its value: those are anybody's."""
+    """Changes one of the bytes that delimit a record, hardly ever one of its value, which may be any byte."""
     whole = bytearray(together(records))
     starts = [0]
     for delta, record in enumerate(records):

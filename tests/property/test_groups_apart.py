@@ -1,4 +1,4 @@
-"""Two groups of one coordinator: whatever happens to one is the same whether or not the other is there."""
+"""Two groups of one coordinator: the history of one is the same whether or not the other exists."""
 
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +17,8 @@ from penstock.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from penstock.wire.stored.consumer_offsets import OffsetCommitKey
-from tests.unit.coordinator.stage import Stage, alive, beat, commit, fetch, fetched, join, sync
-from tests.unit.coordinator.stage import given as assigned_in
+from tests.unit.coordinator.shard_driver import ShardDriver, alive, beat, commit, fetch, fetched, join, sync
+from tests.unit.coordinator.shard_driver import given as assigned_in
 
 GROUPS: Final = ("g", "h")
 MEMBERS: Final = ("m", "n")
@@ -28,13 +28,13 @@ SETTINGS: Final = GroupSettings(
 
 
 class Deed(NamedTuple):
-    """Something that is done to a group; to all, where none is named."""
+    """An operation on a group; on all, if none is named."""
 
     what: str
     group: str = ""
     member: str = "m"
     number: int = 0
-    """A partition; of time, milliseconds."""
+    """A partition; for "time", milliseconds."""
     offset: int = 0
 
 
@@ -54,10 +54,10 @@ DEEDS = st.one_of(
 
 
 class Troupe:
-    """Does deeds to groups, and remembers what came of them."""
+    """Performs deeds on groups, and records the results."""
 
     def __init__(self) -> None:
-        self.stage = Stage(SETTINGS)
+        self.driver = ShardDriver(SETTINGS)
         self.told: list[tuple[Deed, Any]] = []
         self._epochs: dict[tuple[str, str], int] = {}
         self._owned: dict[tuple[str, str], dict[str, list[int]]] = {}
@@ -67,19 +67,19 @@ class Troupe:
     def do(self, deed: Deed) -> None:
         match deed.what:
             case "time":
-                self.stage.pass_time(deed.number)
+                self.driver.pass_time(deed.number)
             case "elected":
-                self.stage.elect()
+                self.driver.elect()
             case _:
                 self.told.append((deed, self._done(deed)))
         for ticket, who in list(self._joining.items()):
-            if (answer := self.stage.answers.pop(ticket, None)) is not None:
+            if (answer := self.driver.answers.pop(ticket, None)) is not None:
                 del self._joining[ticket]
                 if answer.error_code is ErrorCode.NONE:
                     self._joined[who] = (answer.member_id, answer.generation_id)
 
     def _done(self, deed: Deed) -> Any:
-        stage, who = self.stage, (deed.group, deed.member)
+        driver, who = self.driver, (deed.group, deed.member)
         match deed.what:
             case "commit":
                 return self._committed(commit({deed.number: deed.offset}, group_id=deed.group))
@@ -91,7 +91,7 @@ class Troupe:
             case "alive":
                 epoch = self._epochs.get(who, 0)
                 owned = self._owned.get(who) if epoch else None
-                answer = stage.ask(alive(deed.member, epoch, group_id=deed.group, owned=owned), version=1)
+                answer = driver.ask(alive(deed.member, epoch, group_id=deed.group, owned=owned), version=1)
                 self._epochs[who] = answer.member_epoch
                 if answer.assignment is not None:
                     self._owned[who] = assigned_in(answer)
@@ -99,44 +99,44 @@ class Troupe:
             case "goes":
                 self._owned.pop(who, None)
                 self._epochs.pop(who, None)
-                return stage.ask(alive(deed.member, -1, group_id=deed.group), version=1).error_code
+                return driver.ask(alive(deed.member, -1, group_id=deed.group), version=1).error_code
             case "joins":
-                ticket = stage.send(join(group_id=deed.group, instance=f"i{deed.member}"))
+                ticket = driver.send(join(group_id=deed.group, instance=f"i{deed.member}"))
                 self._joining[ticket] = who
             case "syncs":
                 member_id, generation = self._joined.get(who, ("", 1))
                 told = {member_id: b"all"} if deed.number else {}
-                stage.send(sync(member_id, generation, told, group_id=deed.group, instance=f"i{deed.member}"))
+                driver.send(sync(member_id, generation, told, group_id=deed.group, instance=f"i{deed.member}"))
             case "beats":
                 member_id, generation = self._joined.get(who, ("", 1))
                 request = beat(member_id, generation, group_id=deed.group, instance=f"i{deed.member}")
-                return stage.ask(request).error_code
+                return driver.ask(request).error_code
             case "offset deleted":
                 place = OffsetDeleteRequestTopic(
                     name="a", partitions=[OffsetDeleteRequestPartition(partition_index=deed.number)]
                 )
-                return stage.ask(OffsetDeleteRequest(group_id=deed.group, topics=[place]), version=0).error_code
+                return driver.ask(OffsetDeleteRequest(group_id=deed.group, topics=[place]), version=0).error_code
             case "deleted":
-                return stage.ask(DeleteGroupsRequest(groups_names=[deed.group]), version=2).results[0].error_code
+                return driver.ask(DeleteGroupsRequest(groups_names=[deed.group]), version=2).results[0].error_code
         return None
 
     def _committed(self, request: Any) -> ErrorCode:
-        code: ErrorCode = self.stage.ask(request).topics[0].partitions[0].error_code
+        code: ErrorCode = self.driver.ask(request).topics[0].partitions[0].error_code
         return code
 
     def of(self, group_id: str) -> tuple[Any, ...]:
-        """All that there is to see of a group, but for the ids that its coordinator has given to members."""
-        group = self.stage.group(group_id)
+        """All observable state of a group, except the member ids that its coordinator assigned."""
+        group = self.driver.group(group_id)
         kind = type(group).__name__
         state = None if group is None else group.state
         epoch = None if group is None else group.epoch if isinstance(group, ConsumerGroup) else group.generation
         count = 0 if group is None else len(group.members)
         told = [(deed, answer) for deed, answer in self.told if deed.group == group_id]
-        return told, kind, state, epoch, count, fetched(self.stage.ask(fetch(group_id=group_id)))
+        return told, kind, state, epoch, count, fetched(self.driver.ask(fetch(group_id=group_id)))
 
 
 def seen(deeds: list[Deed], group_id: str, others: tuple[str, ...]) -> tuple[Any, ...]:
-    """What is seen of a group, if only these are there."""
+    """The observable state of a group if only these groups exist."""
     troupe = Troupe()
     for deed in deeds:
         if deed.group in ("", group_id, *others):

@@ -76,7 +76,7 @@ def test_produce_reads_what_the_codec_wrote(case: tuple[int, ProduceRequest]) ->
 
 @given(produce_requests(), st.data())
 def test_produce_refuses_what_the_codec_refuses(case: tuple[int, ProduceRequest], data: st.DataObject) -> None:
-    """Any damage: both readers accept it alike or refuse it alike, and never with anything but a ProtocolError."""
+    """Any damage: both readers accept it or reject it alike, and never with anything but a ProtocolError."""
     version, request = case
     body = encode(request, version)
     for _ in range(data.draw(st.integers(1, 3))):

@@ -1,8 +1,9 @@
-"""The controller under random commands: a replay gives the same cluster, and deciding never changes it."""
+"""The controller under random commands: a replay yields the same cluster, and decisions never change it."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.metadata_world import NOW_MS, ControllerWorld
 from penstock.metadata.changes import changes_between
 from penstock.metadata.commands import (
     AllocateProducerIds,
@@ -17,11 +18,11 @@ from penstock.metadata.commands import (
     NewTopic,
     TopicRef,
 )
+from penstock.metadata.draft import applied
 from penstock.metadata.frames import decode_record
 from penstock.metadata.image import Image
 from penstock.metadata.shelves import SHELVES, Shelves
 from penstock.model.shard import Command
-from tests.unit.metadata.world import NOW_MS, ControllerWorld
 
 names = st.sampled_from(["a", "b", "a.b", "a_b", "a.c", "", "a b", "__cluster_metadata"])
 keys = st.sampled_from(["retention.ms", "cleanup.policy", "segment.bytes", "log.retention.ms", "bogus", "node.id"])
@@ -71,18 +72,18 @@ def test_a_replay_gives_the_same_cluster(asked: list[Command[object]], seed: int
         world.ask(command)
         after = world.controller.image
         holds(after)
-        assert before.apply(decode_record(data) for data in world.log[first:]) == after, "one by one, all at once"
+        assert applied(before, map(decode_record, world.log[first:])) == after, "one by one, all at once"
         told(before, after)
     replayed = world.replayed()
     assert replayed.image == world.controller.image
     assert list(replayed.image.topics) == list(world.controller.image.topics), "and in the same order"
-    for command in asked:  # whoever takes over decides alike, but for chance
+    for command in asked:  # the next controller decides alike, except for randomness
         ours, theirs = world.controller.decide(command, NOW_MS), replayed.decide(command, NOW_MS)
         assert [type(record) for record in ours.records] == [type(record) for record in theirs.records]
 
 
 def holds(image: Image) -> None:
-    """What is true of every image."""
+    """Invariants of every image."""
     assert image.partition_count == sum(len(topic.partitions) for _, topic in image.topics.items())
     assert len(image.topic_names) == len(image.topics)
     for name, topic in image.topics.items():
@@ -100,7 +101,7 @@ def holds(image: Image) -> None:
 
 
 def told(before: Image, after: Image) -> None:
-    """Whoever follows the changes arrives where the image is."""
+    """Checks that applying the reported changes to the old image yields the new one."""
     followed = {topic.topic_id: topic for _, topic in before.topics.items()}
     told = changes_between(before, after)
     for topic in told.topics_deleted:

@@ -1,4 +1,4 @@
-"""Records: what is built is read back, and no damage goes unnoticed or raises anything but a ProtocolError."""
+"""Records: a built batch is read back, and no damage goes unnoticed or raises anything but a ProtocolError."""
 
 import contextlib
 import time
@@ -121,7 +121,7 @@ def test_a_cut_segment_yields_exactly_its_whole_batches(parts: list[bytearray], 
 @settings(max_examples=400)
 @given(small_batches, st.data())
 def test_mutated_batches_raise_only_protocol_errors(buffer: bytearray, data: st.DataObject) -> None:
-    """Damage under a checksum that fits, as a hostile producer sends it."""
+    """Damage with a matching checksum, as a hostile producer sends it."""
     for _ in range(data.draw(st.integers(1, 4))):
         kind = data.draw(st.sampled_from(["set", "cut", "insert", "swap"]))
         position = data.draw(st.integers(12, max(len(buffer) - 1, 12)))

@@ -1,9 +1,9 @@
-"""Stories of the metadata quorum: the transcripts `raft/*.txt` hold what people do and what then happens.
+"""Scenarios of the metadata quorum: the transcripts `raft/*.txt` hold commands and the events that follow.
 
-A line that begins with ">" is a command, one with "#" a remark; the rest is what the raft cores said and did, at which
-second. There is no chance in these worlds: a message takes 1 ms, a sync 0.5 ms, and of several nodes that wait equally
-long the one with the smallest id acts first. `python -m tests.scenarios.raft_stories` writes all transcripts anew;
-then read the difference.
+A line that begins with ">" is a command, one with "#" a remark; the others are messages and actions of the raft cores,
+with the second. There is no randomness in these worlds: a message takes 1 ms, a sync 0.5 ms, and of several nodes that
+wait equally long the one with the smallest id acts first. `python -m tests.scenarios.raft_stories` writes all
+transcripts again; then read the difference.
 """
 
 import sys
@@ -16,15 +16,15 @@ from penstock.raft.messages import AddVoter, BeginEpoch, EndEpoch, RemoveVoter, 
 from penstock.raft.replicas import ReplicaKey, Voter
 from penstock.raft.roles import Role
 from tests.scenarios.transcripts import Teller, retold, write_anew
-from tests.simulation.raft_options import CALM
-from tests.simulation.raft_world import Node, World, show, show_entry
+from tests.simulation.raft_core.options import CALM
+from tests.simulation.raft_core.world import Node, World, show, show_entry
 
 FOLDER: Final = Path(__file__).parent / "raft"
 PATIENCE_MS: Final = 20_000.0
 
 
 class Ordered:
-    """No chance: waits differ by node, and nothing else."""
+    """Entropy without randomness: waits differ by node, and nothing else."""
 
     def __init__(self, _random: Random, node_id: int) -> None:
         self._share = node_id / 10
@@ -37,7 +37,7 @@ class Ordered:
 
 
 class Story(Teller):
-    """Carries commands out in a world and takes down what is said."""
+    """Carries out commands in a world and records the events."""
 
     def __init__(self, voters: int = 3, spares: int = 0) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Story(Teller):
     def node(self, node_id: str) -> Node:
         return self.world.nodes[int(node_id)]
 
-    # --- what can be done -----------------------------------------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------------------------
 
     def do_start(self, *node_ids: str) -> None:
         for node_id in node_ids:
@@ -68,7 +68,7 @@ class Story(Teller):
         self.node(node_id).resume()
 
     def do_cut(self, *links: str) -> None:
-        """`1>2` stops what 1 says to 2; `1-2` stops both."""
+        """`1>2` stops messages from 1 to 2; `1-2` stops both directions."""
         for link in links:
             one, sign, other = link[0], link[1], link[2]
             self.world.cut_links[int(one), int(other)] = 1
@@ -148,7 +148,7 @@ def portrait(node: Node) -> str:
 
 
 def retell(text: str) -> str:
-    """The transcript that the commands of a text lead to today: `quorum`, how many voters, how many spares."""
+    """The transcript of a text's commands with the present code: `quorum`, number of voters, number of spares."""
     return retold(text, lambda voters, spares: Story(int(voters), int(spares)))
 
 

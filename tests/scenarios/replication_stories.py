@@ -1,9 +1,9 @@
-"""Stories of replication: the transcripts `replication/*.txt` hold what people do and what then happens.
+"""Scenarios of replication: the transcripts `replication/*.txt` hold commands and the events that follow.
 
-A line that begins with ">" is a command, one with "#" a remark; the rest is what brokers and their controller said and
-did, at which second. A message takes 1 ms, a sync 0.5 ms; a follower that is behind for 2 s is late, a broker that is
-silent for 3 s is fenced. There is one partition, 0, whose first replica is broker 1. Records are [epoch value].
-`python -m tests.scenarios.replication_stories` writes all transcripts anew; then read the difference.
+A line that begins with ">" is a command, one with "#" a remark; the others are messages and actions of brokers and
+their controller, with the second. A message takes 1 ms, a sync 0.5 ms; a follower that is behind for 2 s leaves the
+ISR, a broker that is silent for 3 s is fenced. There is one partition, 0, whose first replica is broker 1. Records are
+[epoch value]. `python -m tests.scenarios.replication_stories` writes all transcripts again; then read the difference.
 """
 
 import sys
@@ -13,17 +13,17 @@ from typing import Final
 from penstock.metadata.cluster_commands import AlterReassignments, ElectLeaders, PartitionRef, Reassignment
 from penstock.replication.ports import Key
 from tests.scenarios.transcripts import Teller, retold, write_anew
-from tests.simulation.invariants import broken
-from tests.simulation.replication_controller import TOPIC
-from tests.simulation.replication_options import CALM
-from tests.simulation.replication_world import Broker, World
+from tests.simulation.kit.invariants import broken
+from tests.simulation.replication_core.controller import TOPIC
+from tests.simulation.replication_core.options import CALM
+from tests.simulation.replication_core.world import Broker, World
 
 FOLDER: Final = Path(__file__).parent / "replication"
 PATIENCE_MS: Final = 20_000.0
 
 
 class Story(Teller):
-    """Carries commands out in a world and takes down what is said."""
+    """Carries out commands in a world and records the events."""
 
     def __init__(self, brokers: int = 3, in_sync_min: int = 2, durability: str = "replicated") -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Story(Teller):
     def broker(self, broker_id: str) -> Broker:
         return self.world.brokers[int(broker_id)]
 
-    # --- what can be done -----------------------------------------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------------------------
 
     def do_start(self, *broker_ids: str) -> None:
         for broker_id in broker_ids:
@@ -59,7 +59,7 @@ class Story(Teller):
             self.broker(broker_id).die(loses=False)
 
     def do_power(self, broker_id: str, end_offset: str) -> None:
-        """`power 1 5`: broker 1 loses power, and what it has from offset 5 on."""
+        """`power 1 5`: broker 1 loses power, and its records from offset 5 on."""
         broker = self.broker(broker_id)
         log = broker.disk.logs[self.key]
         log.cut(int(end_offset))
@@ -73,7 +73,7 @@ class Story(Teller):
         self.broker(broker_id).resume()
 
     def do_cut(self, *links: str) -> None:
-        """`1>2` stops what 1 says to 2; `1-2` stops both. The controller is 0."""
+        """`1>2` stops messages from 1 to 2; `1-2` stops both directions. The controller is 0."""
         for link in links:
             one, sign, other = link[0], link[1], link[2]
             self.world.cut_links[int(one), int(other)] = 1
@@ -84,7 +84,7 @@ class Story(Teller):
         self.world.cut_links.clear()
 
     def do_stale(self, broker_id: str) -> None:
-        """The metadata log does not reach a broker any more."""
+        """The metadata log no longer reaches a broker."""
         self.broker(broker_id).is_stale = True
 
     def do_fresh(self, broker_id: str) -> None:
@@ -118,7 +118,7 @@ class Story(Teller):
         self.broker(broker_id).ask_for_end(self.key)
 
     def do_elect(self) -> None:
-        """Leadership goes back to the first replica."""
+        """Leadership returns to the first replica."""
         self.world.quorum.decide(ElectLeaders((PartitionRef(TOPIC, 0),)), lambda _: None)
 
     def do_move(self, *broker_ids: str) -> None:
@@ -173,12 +173,12 @@ def portrait(broker: Broker, key: Key) -> str:
 
 
 def retell(text: str) -> str:
-    """The transcript that the commands of a text lead to today: `cluster`, brokers, the least in sync, durability."""
+    """The transcript of a text's commands with the present code: `cluster`, brokers, minimum ISR, durability."""
     return retold(text, lambda brokers, in_sync_min, durability: Story(int(brokers), int(in_sync_min), durability))
 
 
 def commands_of(name: str) -> str:
-    """A transcript without what happened."""
+    """The commands of a transcript."""
     text = (FOLDER / name).read_text()
     return "\n".join(line for line in text.splitlines() if line.startswith(">"))
 

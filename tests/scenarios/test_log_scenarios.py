@@ -1,7 +1,7 @@
-"""Mistakes that others made in their logs, told as scenarios; each is seen to fail when its remedy is taken out.
+"""Known bugs of other implementations' logs as scenarios; each must fail when its remedy is removed.
 
-The numbers are those of the regression list (R17, R18, R20, R24, R29, R30). `remedy_out` undoes the remedy and expects
-the scenario to notice.
+The numbers are those of the regression list (R17, R18, R20, R24, R29, R30). `remedy_out` removes the remedy and expects
+the scenario to fail.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from penstock.host.memory import MemoryDisk
 from penstock.log import directory as directory_module
 from penstock.log import log as log_module
 from penstock.log import recovery as recovery_module
+from penstock.log import times
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.index import ActiveIndex, SealedIndex
 from penstock.log.log import Log
@@ -27,7 +28,7 @@ from penstock.model.ports import Disk, File, FileSlice
 from penstock.records.builder import BatchBuilder
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import BatchView, batches
-from tests.simulation.log_histories import FROM_COORDINATOR, PowerCut, ZeroEntropy, drive, wait_at
+from tests.simulation.log.histories import FROM_COORDINATOR, PowerCut, ZeroEntropy, drive, wait_at
 
 SETTINGS = LogSettings(segment_bytes=100_000, index_interval_bytes=100, retention_ms=None)
 DAY_MS = 24 * 3_600_000
@@ -79,18 +80,18 @@ class World:
 
 @contextmanager
 def remedy_out(monkeypatch: pytest.MonkeyPatch, *patches: tuple[object, str, object]) -> Iterator[None]:
-    """Inside, the remedy is gone and the scenario must fail."""
+    """Removes the remedy; the body must then fail."""
     for target, name, value in patches:
         monkeypatch.setattr(target, name, value)
     with pytest.raises((AssertionError, ProtocolError)):
         yield
 
 
-# --- R17, R18: what is appended while a fetch is answered must not slip into the answer -------------------------------
+# --- R17, R18: appends during a fetch must not appear in its response -------------------------------------------------
 
 
 def while_reading(world: World, happens: Callable[[], None]) -> None:
-    """Lets something happen in the middle of the next read, when it opens its file."""
+    """Makes a call in the middle of the next read, when it opens its file."""
     pool = world.log._pool
     open_file = pool.file
     has_happened = False
@@ -114,7 +115,7 @@ def offsets_of(part: FileSlice | None) -> list[int]:
 
 
 def transaction_stays_hidden() -> None:
-    """R17: a read_committed fetch has taken the last stable offset when a transaction behind it moves on."""
+    """R17: a read_committed fetch has read the last stable offset when a transaction after it makes progress."""
     world = World()
     world.append()
     world.append(a_batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
@@ -144,7 +145,7 @@ def test_r17_a_read_committed_fetch_uses_one_limit(monkeypatch: pytest.MonkeyPat
 
 
 def append_stays_hidden() -> None:
-    """R18: a fetch has taken the high watermark and is about to make its slice when the file grows."""
+    """R18: a fetch has read the high watermark and is about to make its slice when the file grows."""
     world = World()
     for _ in range(3):
         world.append()
@@ -201,7 +202,7 @@ def test_r20_offsets_are_not_given_twice(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def write_fails_once() -> None:
-    """After an I/O error nobody knows what the file holds: no append may follow."""
+    """After an I/O error the file's content is unknown: no append may follow."""
     world = World()
     world.append()
     world.disk.fail_next("write")
@@ -236,7 +237,7 @@ def idle_producer_goes_on() -> None:
 
 
 def forgotten_producer_goes_on() -> None:
-    """Idle for two days and forgotten, it goes on with the sequence that it has reached."""
+    """Idle for two days and expired, the producer continues with its next sequence."""
     world = World()
     world.append(a_batch(producer_id=5, producer_epoch=0, base_sequence=0), now_ms=0)
     world.log.producers.expire(2 * DAY_MS, DAY_MS)
@@ -267,11 +268,11 @@ def test_r24_a_forgotten_producer_may_go_on(monkeypatch: pytest.MonkeyPatch) -> 
         forgotten_producer_goes_on()
 
 
-# --- R29: looking up by time ------------------------------------------------------------------------------------------
+# --- R29: lookups by time ---------------------------------------------------------------------------------------------
 
 
 def time_index_follows_a_truncation() -> None:
-    """Entries of batches that were cut off must not lead a look-up past the records that replaced them."""
+    """Index entries of truncated batches must not lead a lookup past the records that replaced them."""
     world = World()
     for at in range(20):
         world.append(a_batch(timestamp_ms=1_000 + at))
@@ -279,7 +280,7 @@ def time_index_follows_a_truncation() -> None:
     for at in range(20):
         world.append(a_batch(timestamp_ms=2_000 + at, value=b"w" * 80), epoch=1)
     for timestamp_ms, offset in ((1_003, 3), (1_010, 5), (2_000, 5), (2_007, 12)):
-        found = world.log.offset_for_time(timestamp_ms, limit=world.log.written_end)
+        found = times.offset_for_time(world.log, timestamp_ms, limit=world.log.written_end)
         assert found is not None
         assert found.offset == offset
 
@@ -303,27 +304,27 @@ def test_r29_the_time_index_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def time_search_stops_at_the_stable_end() -> None:
-    """A read_committed client asks for a time; the only record of that time belongs to an open transaction."""
+    """A read_committed client looks up a time; the only record of that time belongs to an open transaction."""
     world = World()
     world.append(a_batch(timestamp_ms=1_000))
     world.append(a_batch(timestamp_ms=5_000, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
     world.log.advance_high_watermark(2)
-    assert world.log.offset_for_time(5_000, limit=world.log.last_stable_offset) is None
+    assert times.offset_for_time(world.log, 5_000, limit=world.log.last_stable_offset) is None
     marker = EndTransactionMarker(ControlType.COMMIT, 0)
     data = marker_batch(marker, producer_id=7, producer_epoch=0, timestamp_ms=5_001)
     world.log.append(data, leader_epoch=0, now_ms=0, rules=FROM_COORDINATOR)
     world.log.advance_high_watermark(3)
-    assert world.log.offset_for_time(5_000, limit=world.log.last_stable_offset) is not None
+    assert times.offset_for_time(world.log, 5_000, limit=world.log.last_stable_offset) is not None
 
 
 def test_r29_a_time_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     time_search_stops_at_the_stable_end()
-    search = Log.offset_for_time
+    search = times.offset_for_time
 
-    def ignores_the_limit(self: Log, timestamp_ms: int, *, limit: int) -> object:
-        return search(self, timestamp_ms, limit=max(limit, self.written_end))
+    def ignores_the_limit(log: Log, timestamp_ms: int, *, limit: int) -> object:
+        return search(log, timestamp_ms, limit=max(limit, log.written_end))
 
-    with remedy_out(monkeypatch, (Log, "offset_for_time", ignores_the_limit)):
+    with remedy_out(monkeypatch, (times, "offset_for_time", ignores_the_limit)):
         time_search_stops_at_the_stable_end()
 
 
@@ -331,7 +332,7 @@ def test_r29_a_time_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_is_interrupted() -> None:
-    """Clean shutdown; then the power goes during start-up, and again after records were written: all are scanned."""
+    """Clean shutdown; then a power cut during start-up, and another after records were written: all are scanned."""
     world = World(suspends=True)
     world.append()
     drive(world.directory.close())
@@ -359,7 +360,7 @@ def test_r30_a_crash_during_recovery_is_no_clean_shutdown(monkeypatch: pytest.Mo
 
 
 def promised_records_are_missing() -> None:
-    """The ledger promises more than the file holds, as after a disk that lied: said aloud, not papered over."""
+    """The ledger covers more than the file holds, as after a lying disk: it is reported as damage."""
     world = World()
     for _ in range(3):
         world.append()

@@ -1,4 +1,4 @@
-"""The transcripts in `raft/` are what happens today, and each tells what it claims to tell."""
+"""The transcripts in `raft/` match the present code, and each shows what it claims to show."""
 
 import pytest
 

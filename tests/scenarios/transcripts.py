@@ -1,7 +1,7 @@
-"""Transcripts: texts that hold what people do in a world and what then happens, and are written anew from the former.
+"""Transcripts: texts of commands in a world and the events that follow, which are written again from the commands.
 
-A line that begins with ">" is a command, one with "#" a remark; the rest is what was said and done. The first command
-describes the world.
+A line that begins with ">" is a command, one with "#" a remark; the others are events. The first command describes the
+world.
 """
 
 import shlex
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Teller:
-    """Carries commands out, each by a method of the same name behind `do_`, and takes down what is said."""
+    """Carries out commands, each by the method of that name with the prefix `do_`, and records the events."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -21,7 +21,7 @@ class Teller:
             self.lines.append(line)
 
     def command(self, line: str) -> None:
-        """Does it; behind `quietly`, without a word."""
+        """Carries out a command; after `quietly`, without recording."""
         words = shlex.split(line)
         if words[0] == "quietly":
             self._is_quiet = True
@@ -32,7 +32,7 @@ class Teller:
 
 
 def retold(text: str, begin: Callable[..., Teller]) -> str:
-    """The transcript that the commands of a text lead to today; `begin` is given the words of the first one."""
+    """The transcript of a text's commands with the present code; `begin` is given the words of the first one."""
     header = next(line for line in text.splitlines() if line.startswith("> "))
     story = begin(*header.split()[2:])
     for line in text.splitlines():
@@ -45,7 +45,7 @@ def retold(text: str, begin: Callable[..., Teller]) -> str:
 
 
 def write_anew(folder: Path, retell: Callable[[str], str]) -> int:
-    """All transcripts of a folder."""
+    """Writes all transcripts of a folder again."""
     for path in sorted(folder.glob("*.txt")):
         path.write_text(retell(path.read_text()))
         print(path.name)

@@ -1,4 +1,4 @@
-"""What the tests on Spark share: a cluster and one session on it, one Penstock node, one Apache Kafka."""
+"""Fixtures of the tests on Spark: a cluster and one session on it, one Penstock node, one Apache Kafka."""
 
 import os
 import sys
@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from harness import maven
+from harness.answerer import Answerer
+from harness.penstock_node import PenstockNode
+from harness.spark import spark_session
+from harness.spark.shared_classes import java_options, with_classes
+from harness.spark.spark_answerer import SparkAnswerer
+from harness.spark.standalone import StandaloneSpark
+from harness.spark.topics import Topics
 from penstock.client.blocking import SyncClient
-from tests.compatibility import maven, spark_session
-from tests.compatibility.answerer import Answerer
-from tests.compatibility.penstock_node import PenstockNode
 from tests.spark.secured_kafka import SecuredKafka
-from tests.spark.shared_classes import java_options, with_classes
-from tests.spark.standalone import StandaloneSpark
-from tests.spark.topics import Topics
 
 PROGRAM = Path(__file__).parent / "session.py"
 
@@ -28,16 +30,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpar
 
 @pytest.fixture(scope="session")
 def spark(cluster: StandaloneSpark) -> Iterator[Answerer]:
-    """A session on the cluster that answers; the commands are in `session.py`."""
+    """A session on the cluster that answers commands; they are in `session.py`."""
     jars = sorted((maven.build(spark_session.PROJECT) / "lib").glob("*.jar"))
-    started = Answerer([sys.executable, str(PROGRAM), cluster.url, *map(str, jars)], with_classes(os.environ))
+    started = SparkAnswerer([sys.executable, str(PROGRAM), cluster.url, *map(str, jars)], with_classes(os.environ))
     yield started
     started.close()
 
 
 @pytest.fixture(scope="session")
 def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockNode]:
-    """A node for all tests; it must not have been surprised by anything."""
+    """A node for all tests; it must not log an internal error."""
     with PenstockNode(tmp_path_factory.mktemp("penstock")) as node:
         yield node
         assert "mistake of ours" not in node.log

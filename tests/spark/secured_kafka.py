@@ -1,7 +1,7 @@
-"""Apache Kafka behind five doors: in the clear, TLS, TLS for those who have a certificate, a login, and both.
+"""Apache Kafka with five listeners: plaintext, TLS, TLS with client certificates, SASL, and SASL over TLS.
 
-Its brokers know alice (PLAIN) and bob (SCRAM). Both may use topics; what lies in the data directories only somebody may
-ask who comes in through the first door.
+Its brokers have the users alice (PLAIN) and bob (SCRAM). Both may use topics; only anonymous clients, without a login
+or certificate, may describe log directories.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from harness.kafka.kafka_node import HOST, KafkaNode
 from tests.certificates import Authority
-from tests.compatibility.kafka_node import HOST, KafkaNode
 
 PASSWORD = "changeit"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -32,7 +32,7 @@ ADMIN_TIMEOUT_S = 30
 
 
 class SecuredKafka(KafkaNode):
-    """See the module. `doors` has the address of each; `authority` vouches for the broker."""
+    """See the module. `doors` has the address of each listener; `authority` signs the broker's certificate."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -71,7 +71,7 @@ class SecuredKafka(KafkaNode):
         return added
 
     def start(self) -> None:
-        """Ready when everybody can come in who may."""
+        """Returns when all users can log in."""
         super().start()
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

@@ -1,6 +1,6 @@
 """A Spark session behind a pipe, with our source as pip installs it and Spark's Kafka connector beside it.
 
-JSON questions in, JSON answers out, line by line. It runs as a program of its own, with the address of the Master (or
+JSON commands in, JSON responses out, line by line. It runs as a program of its own, with the address of the Master (or
 local[2]) and the paths of the connector's jars as arguments, and registers nothing: Spark must find the source by
 itself.
 """
@@ -13,7 +13,9 @@ import threading
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
 QUERY_TIMEOUT_S = 300
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -28,7 +30,7 @@ SETTINGS = {
     "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", JAVA),  # as the driver's
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    # A task that fails once has failed.
+    # A task that fails once fails the job.
     "spark.task.maxFailures": "1",
     "spark.kafka.consumer.cache.timeout": "1s",
     "spark.kafka.consumer.cache.evictorThreadRunInterval": "1s",
@@ -52,24 +54,29 @@ class Session:
         self._gates: dict[str, threading.Semaphore] = {}
 
     def version(self) -> Json:
-        """Spark's, and who runs its tasks."""
+        """Spark's version, and the number of executors."""
         executors = self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
         return {"version": self._spark.version, "executors": executors}
 
     def configure(self, name: str, value: str) -> Json:
-        """A setting of the session."""
+        """Changes a setting of the session."""
         self._spark.conf.set(name, value)
         return {}
 
+    def fields(self, ddl: str) -> Json:
+        """Reads a schema in DDL; returns the Arrow type of each field, without what may be null."""
+        schema = to_arrow_schema(StructType.fromDDL(ddl), timezone="UTC")
+        return {"fields": {each.name: str(each.type).replace(" not null", "") for each in schema}}
+
     def read(self, format: str, options: dict[str, str], where: str = "true") -> Json:  # noqa: A002 - Spark's word
-        """A batch: its rows, its columns, and how many tasks it took."""
+        """Reads a batch: its rows, its columns, and the number of tasks."""
         frame = self._spark.read.format(format).options(**options).load()
         rows = _collected(frame.where(where))
         tasks = frame.where(where).rdd.getNumPartitions()
         return {"rows": rows, "schema": frame.schema.simpleString(), "tasks": tasks}
 
     def run(self, format: str, options: dict[str, str], checkpoint: str) -> Json:  # noqa: A002
-        """A stream of what there is now; the rows of each micro-batch, by its number."""
+        """Runs a stream over the present data; returns the rows of each micro-batch, by its number."""
         self.start("once", format, options, checkpoint, available_now=True)
         query = self._queries["once"]
         try:
@@ -88,7 +95,7 @@ class Session:
         available_now: bool = False,
         is_held: bool = False,
     ) -> Json:
-        """A stream that goes on until it is stopped. Of one that is held, each batch waits to be let go."""
+        """Starts a stream that runs until it is stopped. If it is held, each batch waits for `let`."""
         rows = self._rows[name] = {}
         gate = self._gates[name] = threading.Semaphore(0)
 
@@ -104,7 +111,7 @@ class Session:
         return {}
 
     def process(self, name: str) -> Json:
-        """Waits until a stream has read what there is; its micro-batches so far."""
+        """Waits until a stream has read all available data; returns its micro-batches so far."""
         self._queries[name].processAllAvailable()
         progress = self._queries[name].lastProgress
         return {"batches": self._rows[name], "progress": progress and json.loads(progress.json)}
@@ -117,12 +124,12 @@ class Session:
         return {"batch": max(self._rows[name], default=None), "progress": progress and json.loads(progress.json)}
 
     def let(self, name: str, batches: int = 1) -> Json:
-        """Lets batches of a stream that is held come to their end."""
+        """Lets batches of a held stream finish."""
         self._gates[name].release(batches)
         return {}
 
     def failure(self, name: str) -> Json:
-        """Waits until a stream fails, and says why."""
+        """Waits until a stream fails, and returns the reason."""
         query = self._queries[name]
         try:
             ended = query.awaitTermination(QUERY_TIMEOUT_S)
@@ -152,8 +159,8 @@ def _plain(value: object) -> object:
 
 
 def main() -> None:
-    """Answers until nobody asks."""
-    # Whatever Spark prints must not be taken for an answer.
+    """Answers commands until the input ends."""
+    # Spark's own output must not be mistaken for a response.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     session = Session(sys.argv[1], sys.argv[2:])

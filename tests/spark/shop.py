@@ -23,12 +23,12 @@ from deltalake import DeltaTable
 
 from examples.shop import generate
 from examples.shop.picture import Sample, Story, picture
+from harness.spark.shared_classes import java_options
+from harness.spark.standalone import StandaloneSpark
 from penstock import Client
 from penstock.client.blocking import SyncClient
 from tests.spark.lake.campaign import SPARK
 from tests.spark.lake.pipelines import Driver, Pipeline, environment
-from tests.spark.shared_classes import java_options
-from tests.spark.standalone import StandaloneSpark
 from tests.system.victim import Victim
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop"
@@ -36,13 +36,13 @@ TABLES = ("clicks", "orders", "payments")
 LAKES = tuple(f"{name}_lake" for name in TABLES)
 RATE = 500.0
 SLICE = 500
-"""So many events are written before the generator asks whether it is to go on."""
+"""Number of events written before the generator checks whether to stop."""
 SAMPLE_S = 0.25
 DEADLINE_S = 300.0
 
 
 class Generator(threading.Thread):
-    """Writes what happens in the shop, until it is told to end."""
+    """Writes the events of the shop until it is stopped."""
 
     def __init__(self, address: str) -> None:
         super().__init__(name="shop", daemon=True)
@@ -52,7 +52,7 @@ class Generator(threading.Thread):
         self._over = threading.Event()
 
     def write_some(self) -> None:
-        """A slice."""
+        """Writes one slice."""
         asyncio.run(generate.generate(self._address, self.shop, SLICE, RATE))
 
     def run(self) -> None:
@@ -63,7 +63,7 @@ class Generator(threading.Thread):
             self._failure = error
 
     def finish(self) -> generate.Ledger:
-        """What was written."""
+        """Stops, and returns what was written."""
         self._over.set()
         self.join(DEADLINE_S)
         assert not self.is_alive(), "the generator waits for a broker"
@@ -72,7 +72,7 @@ class Generator(threading.Thread):
 
 
 class Observer(threading.Thread):
-    """Looks at everything, several times a second."""
+    """Samples the state several times a second."""
 
     def __init__(self, generator: Generator, driver: Driver) -> None:
         super().__init__(name="observer", daemon=True)
@@ -100,7 +100,7 @@ class Observer(threading.Thread):
 
 
 def run_shop(directory: Path) -> Story:
-    """A run from the first record to the audits. AssertionError if anything is not as it was written."""
+    """A run from the first record to the audits. Raises AssertionError if anything differs from what was written."""
     with contextlib.ExitStack() as held:
         broker = held.enter_context(Victim(directory / "broker"))
         broker.data.parent.mkdir(parents=True)
@@ -150,7 +150,7 @@ async def _with_topics(bootstrap: str) -> None:
 
 
 def _strike(driver: Driver, observer: Observer, cluster: StandaloneSpark, broker: Victim) -> list[tuple[float, str]]:
-    """Both while batches are being written."""
+    """Kills an executor and the broker, both while batches are being written."""
     struck = []
     for _ in range(2):
         driver.wait_for_each(LAKES)
@@ -175,7 +175,7 @@ def _audited(shop: Pipeline) -> list[str]:
 
 
 def _dead_letters(client: SyncClient) -> set[tuple[str, int, int]]:
-    """Where they come from; some may be there twice."""
+    """The places that dead letters come from; some may occur twice."""
     found = set()
     for each in client.consume("shop.dlq", until_end=True):
         about = {name: (value or b"").decode() for name, value in each.headers}
@@ -200,7 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--picture", type=Path, required=True)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that all that was started is stopped, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that everything that was started is stopped, too
     with tempfile.TemporaryDirectory(prefix="penstock-shop-") as directory:
         story = run_shop(Path(directory))
     print("\n".join([*story.audits, json.dumps(asdict(story)["struck"])]))

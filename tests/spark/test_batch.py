@@ -1,4 +1,4 @@
-"""A batch through our source has the rows that Spark's own connector has, for every way to say what is wanted."""
+"""A batch through our source has the same rows as through Spark's own connector, for every way to select them."""
 
 import json
 from collections import Counter
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from harness.answerer import Answerer, Failed
+from harness.spark.topics import Row, Topics, numbers, seen
 from penstock.spark.options import batch_options
 from penstock.spark.survey import Survey
-from tests.compatibility.answerer import Answerer, Failed
-from tests.spark.topics import Row, Topics, numbers, seen
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 NOW_MS = 1_760_000_000_000
 
@@ -21,7 +21,7 @@ def key(row: Row) -> tuple[str, int, int]:
 
 
 def both(spark: Answerer, options: dict[str, str]) -> list[Row]:
-    """What both sources read, which must be the same."""
+    """The rows that both sources read, which must be the same."""
     ours = spark.ask("read", format="penstock", options=options)
     theirs = spark.ask("read", format="kafka", options=options)
     assert ours["schema"] == theirs["schema"]
@@ -39,14 +39,14 @@ def two(penstock: Any, client: Any) -> tuple[Topics, str, str]:
         headers = {"h": b"1", "null": None, "": b""} if number % 3 == 0 else {}
         client.publish(
             odd,
-            None if number % 4 == 0 else b"" if number % 4 == 1 else b"key",
             None if number % 5 == 0 else b"\xff" * number,
+            None if number % 4 == 0 else b"" if number % 4 == 1 else b"key",
             partition=number % 2,
             headers=headers,
             timestamp_ms=NOW_MS + number,
         )
     for number in range(40):
-        client.publish(plain, None, b"%d" % number, partition=number % 2, timestamp_ms=NOW_MS + number)
+        client.publish(plain, b"%d" % number, partition=number % 2, timestamp_ms=NOW_MS + number)
     return topics, odd, plain
 
 
@@ -96,7 +96,7 @@ def test_topics_by_pattern_and_partitions_by_number(spark: Answerer, two: tuple[
     topics, odd, plain = two
     server = {"kafka.bootstrap.servers": topics.bootstrap}
     assert len(both(spark, {**server, "subscribePattern": f"^({odd}|{plain})$"})) == 60
-    middle = plain[1:-1]  # a pattern need not be the whole name, for the connector either
+    middle = plain[1:-1]  # a pattern need not match the whole name, in the connector either
     ours = spark.ask("read", format="penstock", options={**server, "subscribePattern": middle, "columns": "topic"})
     theirs = spark.ask("read", format="kafka", options={**server, "subscribePattern": middle})
     assert Counter(row["topic"] for row in ours["rows"]) == Counter(row["topic"] for row in theirs["rows"])
@@ -185,8 +185,8 @@ def test_what_cannot_be_read_is_said(
 def test_sizes_are_those_on_the_brokers_disks(topics: Topics) -> None:
     topic = topics.create(2)
     for _ in range(4):
-        topics.client.publish(topic, None, b"x" * 10_000, partition=0)
-        topics.client.publish(topic, None, b"x" * 100, partition=1)
+        topics.client.publish(topic, b"x" * 10_000, partition=0)
+        topics.client.publish(topic, b"x" * 100, partition=1)
     with Survey(batch_options(topics.options(topic))) as survey:
         zero, one = survey.partitions()
         sizes = survey.sizes({zero: (0, 4), one: (0, 2)})

@@ -1,4 +1,4 @@
-"""A query's lag as a group shows it: what the query itself says, at every moment, and never in its way."""
+"""A query's lag as a group shows it: always what the query itself reports, and never blocking the query."""
 
 import logging
 import time
@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from penstock.client.lag import lag
+from harness.answerer import Answerer
+from harness.kafka.kafka_tools import run_alone
+from harness.spark.topics import Topics
+from penstock.client.admin.lag import lag
 from penstock.client.offsets import Moment
 from penstock.spark.driver import Stream
 from penstock.spark.options import stream_options
-from tests.compatibility.answerer import Answerer
-from tests.compatibility.kafka_tools import run_alone
-from tests.spark.topics import Topics
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 WAIT_S = 180
-"""Much longer than it takes, also for the first query of a session."""
+"""Much longer than any step takes, also for the first query of a session."""
 Ends = dict[int, int]
 
 
@@ -36,14 +36,14 @@ def ends_of(topics: Topics, topic: str) -> Ends:
 
 
 def lag_of(topics: Topics, group: str) -> Ends:
-    """As `penstock group lag` shows it, by partition."""
+    """Lag by partition, as `penstock group lag` shows it."""
     committed = topics.client.run(topics.client.admin.group_offsets(group))
     found = topics.client.run(lag(topics.client.admin.cluster, committed))
     return {each.partition.partition: each.records for each in found}
 
 
 def truth(topics: Topics, topic: str, progress: dict[str, Any] | None) -> Ends:
-    """Where the log ends less where the query is by its own words."""
+    """The log end offset less the query's own position."""
     done = {} if progress is None else progress["sources"][0]["endOffset"][topic]
     return {index: end - done.get(str(index), 0) for index, end in ends_of(topics, topic).items()}
 
@@ -51,7 +51,7 @@ def truth(topics: Topics, topic: str, progress: dict[str, Any] | None) -> Ends:
 def test_a_group_shows_the_lag_of_a_running_query_at_every_moment(
     spark: Answerer, topics: Topics, tmp_path: Path
 ) -> None:
-    """Each batch waits to be let go: whatever is wrong by a batch stays wrong for as long as anybody looks."""
+    """Each batch is held: an error of a batch stays visible for as long as the test looks."""
     topic, group = topics.create(), "watched-query"
     topics.fill(topic, range(40))
     options = topics.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10", commit_group=group)
@@ -77,7 +77,7 @@ def test_a_group_shows_the_lag_of_a_running_query_at_every_moment(
 
 
 def test_a_run_over_what_there_is_leaves_its_group_at_the_end(spark: Answerer, topics: Topics, tmp_path: Path) -> None:
-    """Spark does not say of the last batch of such a run that it is committed."""
+    """Spark does not report that the last batch of such a run is committed."""
     topic = topics.create()
     topics.fill(topic, range(20))
     options = topics.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10", commit_group="once-query")
@@ -124,7 +124,7 @@ async def _joined(topics: Topics, group: str, topic: str) -> Any:
 
 
 def test_offsets_that_somebody_deleted_are_there_again_after_a_while(topics: Topics) -> None:
-    """As those are that a broker has forgotten because nobody was in the group."""
+    """The same holds for offsets that a broker expired because the group had no members."""
     topic, group = topics.create(), "forgotten-group"
     stream = stream_of(topics, topic, group)
     try:

@@ -1,4 +1,4 @@
-"""Transactions on Apache Kafka: who reads what is committed gets exactly that, by our source as by the connector."""
+"""Transactions on Apache Kafka: with read_committed, our source and the connector return just the committed ones."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,11 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.compatibility.answerer import Answerer
+from harness.answerer import Answerer
+from harness.spark.topics import numbers, seen, together
 from tests.spark.secured_kafka import SecuredKafka
-from tests.spark.topics import numbers, seen, together
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 PARTITIONS = 2
 TIMEOUT_S = 30
@@ -27,7 +27,7 @@ class Writer:
         self._producer.init_transactions(TIMEOUT_S)
 
     def write(self, *written: int) -> None:
-        """In one batch per partition; they are in the log when this returns."""
+        """Writes one batch per partition; the records are in the log when this returns."""
         for number in written:
             self._producer.produce(self._topic, b"%d" % number, b"k", partition=number % PARTITIONS)
         assert self._producer.flush(TIMEOUT_S) == 0
@@ -66,7 +66,7 @@ def test_aborted_and_open_transactions_are_not_seen_and_committed_ones_are(
     number = 0
     committed: list[int] = []
     for turn in range(12):
-        # Two transactions that interleave, one of which is aborted in turns; both write twice.
+        # Two transactions interleave, the first in two writes; one of them or both are aborted.
         one.begin()
         two.begin()
         mine, theirs = range(number, number + 5), range(number + 5, number + 9)
@@ -106,7 +106,7 @@ def test_aborted_and_open_transactions_are_not_seen_and_committed_ones_are(
     assert numbers(read("penstock", "read_uncommitted")) == everything
     assert seen(read("penstock", "read_uncommitted")) == seen(read("kafka", "read_uncommitted"))
 
-    # A stream stands before the open transaction, and goes on when it has ended.
+    # A stream stops before the open transaction, and continues when it has ended.
     streaming = options_of(kafka, topic, "read_committed", maxOffsetsPerTrigger="30")
     first = spark.ask("run", format="penstock", options=streaming, checkpoint=str(tmp_path))["batches"]
     assert numbers(together(first)) == committed

@@ -1,20 +1,20 @@
-"""Records that are gone before they are read: the query fails, goes on, or writes it down, and never says nothing."""
+"""Records deleted before they are read: the query fails, continues, or records the gap, and is never silent."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.answerer import Answerer, Failed
+from harness.spark.topics import Topics, numbers, together
 from penstock.client.metadata import TopicPartition
 from penstock.spark.driver import batch_tasks
 from penstock.spark.gaps import DataLost
 from penstock.spark.options import SourceOptions, batch_options
 from penstock.spark.read import NothingCame, read_task
 from penstock.spark.survey import TopicRecreated
-from tests.compatibility.answerer import Answerer, Failed
-from tests.spark.topics import Topics, numbers, together
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 
 def options_of(topics: Topics, topic: str, **options: str) -> SourceOptions:
@@ -22,7 +22,7 @@ def options_of(topics: Topics, topic: str, **options: str) -> SourceOptions:
 
 
 def offsets(options: SourceOptions, tasks: list[Any]) -> list[tuple[int, int]]:
-    """What tasks read, without Spark around them."""
+    """Places that tasks read, without Spark around them."""
     return sorted(
         (row["partition"], row["offset"])
         for task in tasks
@@ -33,7 +33,7 @@ def offsets(options: SourceOptions, tasks: list[Any]) -> list[tuple[int, int]]:
 
 @pytest.fixture
 def stopped(spark: Answerer, topics: Topics, tmp_path: Path) -> str:
-    """A topic with a stream that has read the first ten records; some of the next are deleted since."""
+    """A topic with a stream that has read the first ten records; some of the next were deleted since."""
     topic = topics.create()
     topics.fill(topic, range(10))
     options = topics.options(topic, startingOffsets="earliest")
@@ -137,7 +137,7 @@ def test_a_topic_that_is_made_again_before_it_is_read_is_not_read(topics: Topics
 def test_a_topic_that_is_made_again_while_it_is_read_ends_the_task(topics: Topics) -> None:
     topic = topics.create(1)
     for number in range(6):
-        topics.client.publish(topic, None, b"%d" % number * 100_000)
+        topics.client.publish(topic, b"%d" % number * 100_000)
     options = options_of(
         topics, topic, on_gap="skip", **{"kafka.max.partition.fetch.bytes": "100", "kafka.fetch.max.bytes": "100"}
     )
@@ -147,7 +147,7 @@ def test_a_topic_that_is_made_again_while_it_is_read_ends_the_task(topics: Topic
     topics.client.delete_topic(topic)
     topics.client.create_topic(topic, 1)
     for _ in range(6):
-        topics.client.publish(topic, None, b"another")
+        topics.client.publish(topic, b"another")
     with pytest.raises(TopicRecreated):
         list(rows)
 

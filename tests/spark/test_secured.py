@@ -1,4 +1,4 @@
-"""Apache Kafka behind TLS and logins, reached with the settings that the connector takes."""
+"""Apache Kafka behind TLS and logins, reached with the connector's settings."""
 
 import subprocess
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from harness.answerer import Answerer, Failed
+from harness.spark.topics import numbers
 from penstock.client.blocking import SyncClient
 from penstock.spark.options import batch_options
 from penstock.spark.survey import Survey
-from tests.compatibility.answerer import Answerer, Failed
 from tests.spark.secured_kafka import PASSWORD, PLAIN, SCRAM, SecuredKafka
-from tests.spark.topics import numbers
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 TOPIC = "secured"
 ALICE = {
@@ -30,13 +30,13 @@ def filled(kafka: SecuredKafka) -> SecuredKafka:
     admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(30)
     with SyncClient(kafka.bootstrap) as client:
         for number in range(20):
-            client.publish(TOPIC, None, b"%d" % number, partition=number % 2)
+            client.publish(TOPIC, b"%d" % number, partition=number % 2)
     return kafka
 
 
 @pytest.fixture(scope="module")
 def trusted(filled: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The authority in a JKS store, as most people have it."""
+    """The authority in a JKS store, the most common format."""
     directory = tmp_path_factory.mktemp("stores")
     (directory / "authority.pem").write_text(filled.authority.pem)
     store = directory / "trust.jks"

@@ -1,4 +1,4 @@
-"""Spark starts with the classes that Java has kept, and without them where they are not its own."""
+"""Spark starts with Java's shared class archive, and without it if the archive does not match."""
 
 import subprocess
 import time
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.answerer import Answerer
-from tests.spark.shared_classes import archive, java_options
-from tests.spark.standalone import START_TIMEOUT_S, StandaloneSpark, processes
+from harness.answerer import Answerer
+from harness.spark.shared_classes import archive, java_options
+from harness.spark.standalone import START_TIMEOUT_S, StandaloneSpark, processes
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 
 def test_all_of_a_cluster_has_them(spark: Answerer, cluster: StandaloneSpark) -> None:

@@ -1,4 +1,4 @@
-"""The reference deployment: what was written is what is in the tables, whatever is killed midway."""
+"""The reference deployment: the tables hold exactly what was written, whatever is killed midway."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from examples.shop.picture import picture
 from tests.spark.shop import run_shop
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 
 def test_a_shop_loses_nothing_and_earns_nothing_twice(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Streams: limits, restarts, checkpoints of the connector, new partitions, and topics that are not what they were."""
+"""Streams: limits, restarts, checkpoints of the connector, new partitions, and recreated topics."""
 
 import json
 import time
@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
+from harness.answerer import Answerer, Failed
+from harness.spark.topics import Topics, numbers, seen, together
 from penstock.client.metadata import TopicPartition
 from penstock.spark.driver import Stream
 from penstock.spark.options import stream_options
-from tests.compatibility.answerer import Answerer, Failed
-from tests.spark.topics import Topics, numbers, seen, together
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 NOW_MS = 1_760_000_000_000
 
 
 def run(spark: Answerer, form: str, options: dict[str, str], checkpoint: Path) -> dict[str, list[Any]]:
-    """The micro-batches of a run over what there is."""
+    """The micro-batches of a run over the present data."""
     batches: dict[str, list[Any]] = spark.ask("run", format=form, options=options, checkpoint=str(checkpoint))[
         "batches"
     ]
@@ -27,10 +27,10 @@ def run(spark: Answerer, form: str, options: dict[str, str], checkpoint: Path) -
 
 
 def timed(topics: Topics) -> str:
-    """Forty numbers, a millisecond from each to the next."""
+    """Creates a topic with forty numbers, one millisecond apart."""
     topic = topics.create()
     for number in range(40):
-        topics.client.publish(topic, None, b"%d" % number, partition=number % 2, timestamp_ms=NOW_MS + number)
+        topics.client.publish(topic, b"%d" % number, partition=number % 2, timestamp_ms=NOW_MS + number)
     return topic
 
 
@@ -41,7 +41,7 @@ def sizes(batches: dict[str, list[Any]]) -> list[int]:
 def test_a_run_reads_what_is_there_in_limited_batches_and_the_next_goes_on(
     spark: Answerer, topics: Topics, tmp_path: Path
 ) -> None:
-    """Nobody waits for more, even if batches should be larger than what is left."""
+    """The run does not wait for more, even if batches should be larger than the remaining data."""
     topic = topics.create()
     limits = {"maxOffsetsPerTrigger": "60", "minOffsetsPerTrigger": "50", "maxTriggerDelay": "1h"}
     options = topics.options(topic, startingOffsets="earliest", **limits)
@@ -58,7 +58,7 @@ def test_a_run_reads_what_is_there_in_limited_batches_and_the_next_goes_on(
 def test_a_limit_in_bytes(spark: Answerer, topics: Topics, tmp_path: Path) -> None:
     topic = topics.create()
     for number in range(40):
-        topics.client.publish(topic, None, b"%d" % number + b" " * 1000, partition=number % 2)
+        topics.client.publish(topic, b"%d" % number + b" " * 1000, partition=number % 2)
     options = topics.options(topic, startingOffsets="earliest", max_bytes_per_trigger="11k")
     batches = run(spark, "penstock", options, tmp_path)
     assert numbers(together(batches)) == list(range(40))
@@ -80,7 +80,7 @@ def test_a_checkpoint_of_either_source_goes_on_in_the_other_without_gap_or_repea
         assert len(batches) >= 3
         repeated = found.keys() & batches.keys()
         if is_interrupted:
-            # The last batch was planned but, as far as Spark knows, not done: the other source does exactly that again.
+            # The last batch was planned but, to Spark, not done: the other source repeats exactly that batch.
             for number in repeated:
                 assert seen(batches[number]) == seen(found[number])
             (tmp_path / "commits" / max(batches, key=int)).unlink()
@@ -120,7 +120,7 @@ def test_a_running_stream_follows_waits_for_enough_and_finds_new_partitions(
         topics.client.run(topics.client.admin.add_partitions(topic, 2))
         topics.fill(topic, range(200, 240), partitions=2)
         found = spark.ask("process", name="running")
-        while len(together(found["batches"])) < 50:  # metadata is asked for once in a second
+        while len(together(found["batches"])) < 50:  # metadata is requested once a second
             found = spark.ask("process", name="running")
         assert numbers(together(found["batches"])) == [*range(100, 110), *range(200, 240)]
         (source,) = found["progress"]["sources"]
@@ -191,7 +191,7 @@ def test_a_topic_that_was_made_again_between_two_runs_is_an_error_if_its_id_was_
     assert len(together(run(spark, "penstock", options, tmp_path / "checkpoint"))) == 80, "nobody can tell, then"
 
 
-# --- what the driver decides, without Spark
+# --- the driver's decisions, without Spark
 
 
 def stream_of(topics: Topics, **options: str) -> Stream:

@@ -1,4 +1,4 @@
-"""The cluster that all these tests run on, and the newer Spark that is not installed by default."""
+"""The cluster that all these tests run on, and the newer Spark, which is not installed by default."""
 
 import os
 import sys
@@ -8,22 +8,23 @@ from typing import Any
 
 import pytest
 
-from tests.compatibility.answerer import Answerer
+from harness.answerer import Answerer
+from harness.spark.other_pyspark import installed
+from harness.spark.spark_answerer import SparkAnswerer
+from harness.spark.standalone import StandaloneSpark
+from harness.spark.topics import Topics, numbers, seen, together
 from tests.spark.conftest import PROGRAM
-from tests.spark.other_pyspark import installed
-from tests.spark.standalone import StandaloneSpark
-from tests.spark.topics import Topics, numbers, seen, together
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 NEWER = "4.3.0"
 
 
 @pytest.fixture(scope="module")
 def newer() -> Iterator[Answerer]:
-    """A session of the newer Spark, without the connector, of which not every repository has this version yet."""
+    """A session of the newer Spark, without the connector, which not every repository has in this version yet."""
     path = os.pathsep.join([str(installed(NEWER)), os.environ.get("PYTHONPATH", "")])
-    started = Answerer([sys.executable, str(PROGRAM), "local[2]"], {**os.environ, "PYTHONPATH": path})
+    started = SparkAnswerer([sys.executable, str(PROGRAM), "local[2]"], {**os.environ, "PYTHONPATH": path})
     yield started
     started.close()
 

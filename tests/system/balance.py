@@ -1,14 +1,14 @@
-"""A cluster that balances itself, for real: a fourth broker joins three under load, later another one is emptied.
+"""A real cluster that balances itself: a fourth broker joins three under load, later another one is emptied.
 
     python -m tests.system.balance --record                          600 partitions with three replicas (12 minutes)
     python -m tests.system.balance --partitions 60 --before 5        a short one
     python -m tests.system.balance --set reassignment.replicas.per.broker.max=1
 
 Nodes are processes of their own with their defaults. A librdkafka producer (acks=all) writes to all partitions at a
-steady pace, first to three brokers, then while the fourth joins and is given its share, then while one is
-decommissioned (`penstock cluster decommission`). Nobody asks for anything else. Everything has to be acknowledged; the
-metadata log tells afterwards whether a partition ever lacked a replica. `--record` writes docs/results/balance-real.md,
-in which each choice of settings has its place.
+steady pace: first to three brokers, then while the fourth joins and receives its share, then while one is
+decommissioned (`penstock cluster decommission`). No other request is made. Everything has to be acknowledged; the
+metadata log shows afterwards whether a partition ever lacked a replica. `--record` writes docs/results/balance-real.md,
+which has a section for each choice of settings.
 """
 
 import argparse
@@ -32,8 +32,9 @@ from typing import Any, Final, TypeAlias
 
 import confluent_kafka
 
-from penstock.cli.cluster_nodes import LocalCluster
-from penstock.client.admin import Admin, NewTopic
+from harness.ports import free_port
+from penstock.cli.sandbox.nodes import LocalCluster
+from penstock.client.admin.admin import Admin, NewTopic
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Partition
@@ -43,7 +44,6 @@ from tests.system.density import TICKS_PER_S, say
 from tests.system.mortal_node import Broken
 from tests.system.partition_histories import histories_of
 from tests.system.quorum_kills import RESULTS, percentile
-from tests.system.victim import free_port
 
 REPLICAS: Final = 3
 JOINS: Final = 4
@@ -57,7 +57,7 @@ LOOK_S: Final = 1.0
 DEADLINE_S: Final = 600.0
 UNEVEN_MAX: Final = 0.1
 SLOWER_MAX: Final = 2.0
-"""What is asked for."""
+"""Goals: how far a share may be from even, and p99 relative to the first phase."""
 
 
 Place: TypeAlias = tuple[str, int]
@@ -67,16 +67,16 @@ Place: TypeAlias = tuple[str, int]
 
 
 class Load(threading.Thread):
-    """A producer that sends so many records a second, each to any partition.
+    """A producer that sends `rate` records a second, each to a random partition.
 
-    It is not idempotent: then at most five requests would be under way, each perhaps for one partition, and whether an
-    answer is late because of the brokers or because of that could not be told.
+    It is not idempotent: an idempotent producer has at most five requests in flight, each perhaps for one partition, so
+    a late response could not be attributed to the brokers.
     """
 
     def __init__(self, bootstrap: str, places: list[Place], rate: float) -> None:
         super().__init__(name="load", daemon=True)
         self.acked: list[tuple[float, float, Place]] = []
-        """When each was sent, how long it took, and where it went."""
+        """Per record: when it was sent, how long the acknowledgement took, and its partition."""
         self.problems: list[str] = []
         self._places = places
         self._pace_s = 1.0 / rate
@@ -84,7 +84,7 @@ class Load(threading.Thread):
         self._producer: Any = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
 
     def fill(self, partition_bytes: int) -> None:
-        """Something for every partition, so that there is something to copy."""
+        """Writes data to every partition, so that there is something to copy."""
         sizes = [min(FILLING_BYTES, partition_bytes - at) for at in range(0, partition_bytes, FILLING_BYTES)]
         for topic, index in self._places:
             for size in sizes:
@@ -117,14 +117,14 @@ class Load(threading.Thread):
         self._producer.produce(topic, value, partition=index, on_delivery=on_delivery)
 
     def stop(self) -> None:
-        """Sends no more, and waits for what is under way."""
+        """Stops sending, and waits for the records in flight."""
         self._stopping.set()
         self.join()
         if left := self._producer.flush(DEADLINE_S):
             self.problems.append(f"{left} records were never answered")
 
     def took_ms(self, began_s: float, ended_s: float, besides: Set[Place]) -> list[float]:
-        """How long acknowledgements took of what was sent in that time, besides those of some partitions."""
+        """Acknowledgement times of the records sent in an interval, except those of the partitions in `besides`."""
         return [
             1000 * took_s
             for sent_s, took_s, place in self.acked
@@ -137,7 +137,7 @@ class Load(threading.Thread):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What every broker has."""
+    """Replicas and leaders per broker."""
 
     held: dict[int, int]
     led: dict[int, int]
@@ -153,13 +153,13 @@ class Spread:
 
 
 def cpu_s(pid: int) -> float:
-    """What a process has used."""
+    """CPU time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def unevenness(counts: Mapping[int, int]) -> float:
-    """How far the share of one is from even, at most."""
+    """The largest relative deviation of a share from the mean."""
     even = sum(counts.values()) / len(counts)
     return max(abs(each - even) for each in counts.values()) / even
 
@@ -175,7 +175,7 @@ def spread_of(partitions: Iterable[Partition], brokers: list[int]) -> Spread:
 
 
 class Town:
-    """Nodes, and what a client sees of them."""
+    """Nodes, and a client's view of them."""
 
     def __init__(self, directory: Path, partitions: int, settings: Mapping[str, str]) -> None:
         self.local = LocalCluster(directory)
@@ -189,14 +189,14 @@ class Town:
         self.admin = Admin(self.cluster)
 
     def grow(self, count: int) -> None:
-        """Nodes until there are so many; they run, started as an operator does it."""
+        """Adds nodes until there are `count`, and starts them as an operator does."""
         for node in self.local.grow(count, free_port()):
             with (self.local.home(node.node_id) / "server.properties").open("a") as file:
                 file.writelines(f"{name}={value}\n" for name, value in self._settings.items())
-        self._shell("cluster", "up", "--dir", ".")
+        self._shell("sandbox", "up", "--dir", ".")
 
     async def make(self) -> None:
-        """The topics."""
+        """Creates the topics."""
         await self.until(self._all_serve, "all three serve")
         counts = Counter(topic for topic, _ in self.places)
         await self.admin.create_topics(
@@ -206,8 +206,10 @@ class Town:
         await self.until(self._all_in_sync, "all are in sync")
 
     def decommission(self, node_id: int) -> None:
-        """As an operator does it."""
-        self._shell("cluster", "decommission", str(node_id), "--dir", ".")
+        """Decommissions a node as an operator does, who first takes its vote. Does not wait until it is empty."""
+        self._shell("quorum", "remove", str(node_id), "--dir", ".")
+        done = self._shell.run("cluster", "decommission", str(node_id), "--wait", "0", "--dir", ".")
+        assert done.returncode == 0 or b"still has" in done.stderr, done.stderr.decode()
 
     async def partitions(self) -> dict[Place, Partition]:
         topics = [each for each in await self.admin.list_topics() if each.name.startswith(TOPIC)]
@@ -217,7 +219,7 @@ class Town:
         return spread_of(partitions.values(), [each.node_id for each in self.local.nodes])
 
     def cpu_s(self) -> float:
-        """What all nodes have used."""
+        """CPU time that all nodes have used."""
         return sum(cpu_s(pid) for each in self.local.nodes if (pid := self.local.pid(each.node_id)) is not None)
 
     async def _all_serve(self) -> bool:
@@ -228,14 +230,14 @@ class Town:
         return len(found) == len(self.places) and all(len(each.isr) == REPLICAS for each in found.values())
 
     async def until(self, question: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> None:
-        """Until it is so, but not for ever."""
+        """Waits until a condition holds, up to a deadline."""
         end_s = time.monotonic() + deadline_s
         while True:
             try:
                 if await question():
                     return
             except ClientError:
-                pass  # nobody serves yet
+                pass  # no broker serves yet
             if time.monotonic() > end_s:
                 raise Broken(f"after {deadline_s:.0f} s it is not so that {what}")
             await asyncio.sleep(LOOK_S / 4)
@@ -251,7 +253,7 @@ class Town:
 
 @dataclass
 class Phase:
-    """A time under load, as the page has it."""
+    """A period under load, as on the page."""
 
     what: str
     seconds: float
@@ -259,16 +261,16 @@ class Phase:
     p50_ms: float
     p99_ms: float
     stayed_p99_ms: float
-    """Of partitions that kept their leader."""
+    """Of the partitions that kept their leader."""
     cores: float
-    """What all brokers used."""
+    """CPU use of all brokers."""
     held: dict[int, int] = field(default_factory=dict)
     led: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
 class Outcome:
-    """A run, as the page has it."""
+    """A run, as on the page."""
 
     partitions: int
     partition_bytes: int
@@ -285,7 +287,7 @@ class Outcome:
         return next(each for each in self.phases if each.what == what)
 
     def slower(self, what: str) -> float:
-        """p99, compared with the beginning."""
+        """The phase's p99 relative to the first phase."""
         return self.phase(what).p99_ms / self.phases[0].p99_ms
 
     @property
@@ -293,7 +295,7 @@ class Outcome:
         return self.is_balanced_to(UNEVEN_MAX)
 
     def is_balanced_to(self, uneven_max: float) -> bool:
-        """Whether nobody's share is further from even, nobody ever lacked a replica, and who left has nothing."""
+        """Whether all shares are even enough, no partition ever lacked a replica, and the broker that left is empty."""
         joined, left = self.phase(JOINING), self.phase(LEAVING)
         shares = (joined.held, joined.led, _without(left.held), _without(left.led))
         is_empty = not left.held[LEAVES] and not left.led[LEAVES]
@@ -312,7 +314,7 @@ def _without(counts: Mapping[int, int]) -> dict[int, int]:
 
 
 class Measurement:
-    """Phase after phase."""
+    """Measures one phase after another."""
 
     def __init__(self, town: Town, load: Load, deadline_s: float) -> None:
         self._town = town
@@ -320,21 +322,21 @@ class Measurement:
         self._deadline_s = deadline_s
         self._used_s = 0.0
         self._leaders: dict[Place, int] = {}
-        """When the phase began."""
+        """Leaders at the start of the phase."""
         self._led_elsewhere: set[Place] = set()
-        """Since then."""
+        """Partitions that have had another leader since then."""
         self.phases: list[Phase] = []
 
     async def rest(self, what: str, seconds: float) -> None:
-        """Nothing happens but the load."""
+        """A phase in which nothing happens but the load."""
         began_s = await self._begin()
         while time.monotonic() < began_s + seconds:
-            await self._look()  # as often as while something happens
+            await self._look()  # as often as in the other phases
             await asyncio.sleep(LOOK_S)
         await self._end(what, began_s)
 
     async def until(self, what: str, cause: Callable[[], None], is_done: Callable[[Spread], bool]) -> None:
-        """Something is caused, and the cluster sees to it."""
+        """A phase that begins with a cause and ends when the cluster has reacted to it."""
         began_s, told_s = await self._begin(), 0.0
         await asyncio.to_thread(cause)
         while True:
@@ -384,7 +386,7 @@ class Measurement:
 
 @contextmanager
 def loading(town: Town, rate: float, partition_bytes: int) -> Iterator[Load]:
-    """Under load; everything has to be acknowledged."""
+    """Runs the load; everything has to be acknowledged."""
     load = Load(",".join(each.address for each in town.local.nodes), town.places, rate)
     load.fill(partition_bytes)
     load.start()
@@ -406,7 +408,7 @@ async def measure(
     deadline_s: float = DEADLINE_S,
     settings: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """A broker joins, and another one leaves."""
+    """Measures a broker that joins and another one that leaves."""
     town = Town(directory, partitions, settings or {})
     try:
         await town.make()
@@ -474,7 +476,7 @@ def load_runs() -> list[dict[str, Any]]:
 
 
 def outcome_of(run: Mapping[str, Any]) -> Outcome:
-    """As it was recorded."""
+    """Restores a recorded run."""
     phases = [
         Phase(**{**each, **{name: {int(k): v for k, v in each[name].items()} for name in ("held", "led")}})
         for each in run["phases"]
@@ -532,7 +534,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="where the brokers' files go, and stay")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node stays behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node is left running
     with tempfile.TemporaryDirectory(prefix="penstock-balance-") as scratch:
         outcome = asyncio.run(
             measure(

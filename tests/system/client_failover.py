@@ -5,12 +5,12 @@
 
 Three nodes, each broker and controller and a process of its own, with their defaults; one partition with three
 replicas, two of which must be in sync. A librdkafka producer (idempotent, acks=all) sends a record every 10 ms, a
-consumer follows. The leader is killed (SIGKILL); the clock stops when a record that was sent after that is
-acknowledged, and for the consumer when it is read. Then the node is started again, and the next kill comes when all
-replicas are in sync and all controllers have caught up; other clients meet it, because librdkafka remembers for ten
-seconds that a node was not to be reached. Every third leader that is killed is the active controller, too. Nothing may
-be lost, doubled or out of order. `--record` adds the kills to docs/results/client-failover.md; `--plant` gives
-Penstock's nodes a bug.
+consumer follows. The leader is killed (SIGKILL); the clock stops when a record that was sent after the kill is
+acknowledged, and for the consumer when it is read. Then the node is restarted, and the next kill comes when all
+replicas are in sync and all controllers have caught up. Each kill has new clients, because librdkafka remembers for ten
+seconds that a node was unreachable. Every third killed leader is also the active controller. No record may be lost,
+duplicated or out of order. `--record` adds the kills to docs/results/client-failover.md; `--plant` gives Penstock's
+nodes a bug.
 """
 
 import argparse
@@ -34,7 +34,9 @@ import confluent_kafka
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient
 
-from penstock.client.admin import Admin
+from harness.load import create_topics
+from harness.ports import free_port
+from penstock.client.admin.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import TopicPartition
@@ -42,21 +44,19 @@ from tests.revision import revision
 from tests.system.cluster_faults import NODES, WHOLE_S, Town
 from tests.system.controller_failover import KafkaProcess, Killable
 from tests.system.density import say
-from tests.system.load import create_topics
 from tests.system.mortal_node import Broken
 from tests.system.plants import PLANTS
 from tests.system.quorum_kills import FAILOVER_S, READY_S, RESULTS, percentile, until_all_vote
-from tests.system.victim import free_port
 
 TOPIC: Final = "orders"
 PACE_S: Final = 0.01
 STEADY: Final = 50
-"""Records that were acknowledged and read before a kill."""
+"""Records that must be acknowledged and read before a kill."""
 LIMIT_S: Final = 60.0
-"""Nobody waits longer for an acknowledgement."""
+"""The longest allowed wait for an acknowledgement."""
 P50_S_MAX: Final = 1.0
 P99_S_MAX: Final = 3.0
-"""What is asked for."""
+"""Goals of the fail-over times."""
 CLUSTERS: Final = {"penstock": "Penstock", "kafka": "Apache Kafka 4.3"}
 HEAD: Final = (
     "| | Kills | Of the active controller, too | Acknowledged again, p50 s | p90 s | p99 s | Longest s "
@@ -65,7 +65,7 @@ HEAD: Final = (
 
 
 class Kill(NamedTuple):
-    """What the clients saw of one, in seconds from it."""
+    """What the clients measured for one kill, in seconds from it."""
 
     acked_s: float
     read_s: float
@@ -124,14 +124,14 @@ class KafkaTown:
 
 
 class Sender(threading.Thread):
-    """Sends at its pace, to one partition; what cannot be sent in time is not made up for."""
+    """Sends to one partition at a fixed pace; records that could not be sent in time are skipped."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(name="sender", daemon=True)
         self.sent_s: list[float] = []
-        """When each record was handed over, by its number."""
+        """When each record was passed to the producer, by its number."""
         self.acked: list[tuple[float, float]] = []
-        """When those were sent that were acknowledged, and when that was."""
+        """Of each acknowledged record: when it was sent, and when it was acknowledged."""
         self.problems: list[str] = []
         self._stopping = threading.Event()
         self._producer: Any = confluent_kafka.Producer(
@@ -160,24 +160,24 @@ class Sender(threading.Thread):
         self._producer.produce(TOPIC, str(number), partition=0, on_delivery=on_delivery)
 
     def stop(self) -> None:
-        """Sends no more."""
+        """Stops sending."""
         self._stopping.set()
         self.join()
 
     def finish(self) -> None:
-        """The same, and waits for what is under way."""
+        """Stops sending, and waits for the records in flight."""
         self.stop()
         if left := self._producer.flush(LIMIT_S):
             self.problems.append(f"{left} records were never answered")
 
 
 class Reader(threading.Thread):
-    """Follows the partition from where its sender begins."""
+    """Follows the partition from the offset at which its sender begins."""
 
     def __init__(self, bootstrap: str, sender: Sender, offset: int) -> None:
         super().__init__(name="reader", daemon=True)
         self.read: list[tuple[float, float]] = []
-        """When those were sent that were read, and when that was."""
+        """Of each record read: when it was sent, and when it was read."""
         self.problems: list[str] = []
         self._sender = sender
         self._stopping = threading.Event()
@@ -201,13 +201,13 @@ class Reader(threading.Thread):
             self.read.append((self._sender.sent_s[number], time.monotonic()))
 
     def stop(self) -> None:
-        """Reads no more."""
+        """Stops reading."""
         self._stopping.set()
         self.join()
         self._consumer.close()
 
     def finish(self) -> None:
-        """Reads to the end of what was sent, and stops."""
+        """Reads everything that was sent, then stops."""
         deadline_s = time.monotonic() + LIMIT_S
         while len(self.read) < len(self._sender.sent_s) and not self.problems and time.monotonic() < deadline_s:
             time.sleep(0.02)
@@ -218,7 +218,7 @@ class Reader(threading.Thread):
 
 @contextmanager
 def clients(bootstrap: str, offset: int) -> Iterator[tuple[Sender, Reader]]:
-    """A sender and a reader at work. At the end everything was acknowledged and read, once and in order."""
+    """A running sender and reader. At the end every record must have been acknowledged and read, once and in order."""
     sender = Sender(bootstrap)
     reader = Reader(bootstrap, sender, offset)
     sender.start()
@@ -246,7 +246,7 @@ async def measure(
     seconds_max: float = math.inf,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Kill]:
-    """Kills the leader so many times, as far as the time goes."""
+    """Kills the leader up to `count` times within `seconds_max`."""
     began_s = time.monotonic()
     async with Cluster(trio.bootstrap, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000)) as cluster:
         admin = Admin(cluster)
@@ -272,7 +272,7 @@ async def measure(
 
 
 async def _next_victim(admin: Admin, bootstrap: str, number: int) -> tuple[int, bool]:
-    """Who leads once all is whole again, and whether it is the active controller: every third one is made to be."""
+    """Waits until the cluster is whole; returns the leader, and whether it is the active controller (every third)."""
     wants_controller = number % 3 == 1
     while True:
         (leader,) = (await until_whole(admin, TOPIC)).values()
@@ -284,7 +284,7 @@ async def _next_victim(admin: Admin, bootstrap: str, number: int) -> tuple[int, 
 
 
 async def _hand_over(admin: Admin, bootstrap: str, leader: int) -> None:
-    """Makes somebody the preferred leader, and has that one elected."""
+    """Makes a node the preferred leader, and has it elected."""
     replicas = [leader, *(each for each in NODES if each != leader)]
     for refused in (await admin.alter_reassignments({TopicPartition(TOPIC, 0): replicas})).values():
         if refused is not None:
@@ -295,7 +295,7 @@ async def _hand_over(admin: Admin, bootstrap: str, leader: int) -> None:
 
 
 async def _first(seen: Sequence[tuple[float, float]], killed_s: float, limit_s: float, what: str) -> float:
-    """Seconds until a record was seen that was sent after the kill."""
+    """Seconds from the kill until a record sent after it was seen."""
     looked_at = 0
     while True:
         for sent_s, seen_s in seen[looked_at:]:
@@ -320,7 +320,7 @@ async def until_all_serve(admin: Admin) -> None:
 
 
 async def until_whole(admin: Admin, topic: str) -> dict[int, int]:
-    """Waits until all replicas of a topic are in sync; the leader of each partition."""
+    """Waits until all replicas of a topic are in sync; returns the leader of each partition."""
     deadline_s, seen = time.monotonic() + WHOLE_S, "nobody answers"
     while time.monotonic() < deadline_s:
         try:
@@ -336,7 +336,7 @@ async def until_whole(admin: Admin, topic: str) -> dict[int, int]:
 
 
 async def _until_steady(sender: Sender, reader: Reader) -> None:
-    """Records are acknowledged and read as they are sent."""
+    """Waits until records are acknowledged and read as fast as they are sent."""
     deadline_s = time.monotonic() + WHOLE_S
     while min(len(sender.acked), len(reader.read)) < max(STEADY, len(sender.sent_s) - STEADY // 2):
         if sender.problems or reader.problems or time.monotonic() > deadline_s:
@@ -354,7 +354,7 @@ def run(
     plant: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Kill]:
-    """Kills on a cluster that is made for them."""
+    """Creates a cluster and kills its leaders."""
     made = KafkaTown(directory) if cluster == "kafka" else Town(directory, plant=plant)
     with made as trio:
         return asyncio.run(measure(trio, kills, limit_s=limit_s, seconds_max=seconds_max, tell=tell))
@@ -372,7 +372,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which are kept")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node stays behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node is left running
     wanted = options.clusters.split(",")
     if unknown := set(wanted) - set(CLUSTERS):
         parser.error(f"--clusters knows {', '.join(CLUSTERS)}, not {', '.join(sorted(unknown))}")

@@ -6,12 +6,12 @@
     python -m tests.system.cluster_faults --kills-of-all 100 --rots 20 --record
 
 Every topic has three replicas, two of which must be in sync; the producers, librdkafka's and Java's, are idempotent and
-ask for acks=all. The next fault comes when all replicas are in sync again. Then: nothing that was acknowledged is lost,
-doubled or out of order, nobody has given up, all replicas are equal on the stopped disks, no two controllers were
-active in one epoch, and every sequence that was refused as out of order followed one that was refused to come again.
-With `--durability replicated` power is cut of one node at a time, which is as far as its promise goes; `--wide-cuts` go
-beyond it (`wide_cuts.py`). `--kills-of-all` kills all processes at once, also with `replicated`: they must lose
-nothing, and everything must be writable within 10 s of their start. `--record` adds to docs/results/cluster-faults.md;
+use acks=all. The next fault comes when all replicas are in sync again. Then: no acknowledged record is lost, duplicated
+or out of order, no client has given up, all replicas are equal on the stopped disks, no two controllers were active in
+one epoch, and every sequence that was rejected as out of order followed one that was rejected with a retriable error.
+With `--durability replicated` power is cut on one node at a time, which is the limit of its guarantee; `--wide-cuts` go
+beyond it (`wide_cuts.py`). `--kills-of-all` kills all processes at once, also with `replicated`: nothing may be lost,
+and everything must be writable within 10 s of their start. `--record` adds to docs/results/cluster-faults.md;
 `--seconds` ends a piece of a longer campaign; `--plant` gives all nodes a bug that the checks must find.
 """
 
@@ -38,7 +38,9 @@ from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
 
-from penstock.client.admin import Admin
+from harness.load import Load, create_topics
+from harness.ports import free_port
+from penstock.client.admin.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Topic
@@ -47,11 +49,10 @@ from penstock.records.header import batches
 from penstock.verify.checks.replicas import Batch, ReplicaLog, find_divergence
 from penstock.verify.report import Report
 from tests.revision import revision
-from tests.system.load import Load, create_topics
 from tests.system.mortal_node import Broken, MortalNode
 from tests.system.network import Network
 from tests.system.plants import PLANTS
-from tests.system.victim import CUT, DAMAGE, ROOT, free_port
+from tests.system.victim import CUT, DAMAGE, ROOT
 from tests.system.witness import Fate, fates_in, unexplained
 
 RESULTS: Final = ROOT / "docs" / "results"
@@ -65,7 +66,7 @@ TOPICS: Final = (("orders", 4), ("clicks", 2))
 JAVA_TOPIC: Final = ("bills", 2)
 SETTINGS: Final = {"min_insync_replicas": "2", "segment_bytes": "2000000"}
 REPLICATED: Final = {**SETTINGS, "durability": "replicated", "flush_ms": "1000"}
-"""What is older than a second was synced: only a part can be lost."""
+"""Records older than a second are synced, so only a part can be lost."""
 RATE: Final = 2_000.0
 JAVA_RATE: Final = 500.0
 WHOLE_S: Final = 60.0
@@ -73,15 +74,15 @@ WRITABLE_S: Final = 10.0
 ASK_MS: Final = 30_000
 FAULT_S: Final = (4.0, 8.0)
 """Pauses and cuts last longer than a session (3 s)."""
-ACTIVE: Final = re.compile(r"Active controller of epoch (\d+)\.")
+ACTIVE: Final = re.compile(r"Is the active controller, in epoch (\d+);")
 FAILED: Final = "FAILED"
 LOST: Final = re.compile(r"ERROR \S+ Records of (\S+) may be lost")
-"""What a broker says where acknowledged records may be gone; elsewhere it is a false alarm."""
+"""A broker logs this when acknowledged records may be lost; in a run without such a loss it is a false alarm."""
 HEAD: Final = "| Fault | Faults | Of them | Acknowledged | Read | Called out of order | Findings | Seconds |"
 
 
 class Town:
-    """Three nodes, each a broker and a controller; all are stopped at the end, however the story ends."""
+    """Three nodes, each a broker and a controller; all are stopped at the end, whatever happens."""
 
     def __init__(
         self,
@@ -132,15 +133,15 @@ class Town:
         for each in self.nodes.values():
             each.stop()
 
-    # --- what a client sees
+    # --- client view
 
     def topics(self) -> list[Topic]:
-        """Leaders, and who is in sync."""
+        """Topics with leaders and ISRs."""
         found: list[Topic] = self.ask(lambda admin: admin.list_topics(timeout_ms=ASK_MS))
         return found
 
     def controller(self) -> int:
-        """The active one."""
+        """The active controller."""
         return int(self.ask(lambda admin: admin.describe_quorum(timeout_ms=ASK_MS)).leader_id)
 
     def ask(self, question: Callable[[Admin], Any]) -> Any:
@@ -151,7 +152,7 @@ class Town:
         return asyncio.run(ask())
 
     def until_all_serve(self) -> None:
-        """All nodes are brokers of the cluster."""
+        """Waits until all nodes are registered brokers."""
         deadline = time.monotonic() + WHOLE_S
         while len(self.ask(lambda admin: admin.describe_cluster(timeout_ms=ASK_MS)).brokers) < len(NODES):
             if time.monotonic() > deadline:
@@ -159,7 +160,7 @@ class Town:
             time.sleep(0.1)
 
     def until_whole(self) -> None:
-        """All replicas are in sync: the next fault is the only one."""
+        """Waits until all replicas are in sync, so that faults do not overlap."""
         deadline = time.monotonic() + WHOLE_S
         behind: list[str] = ["nobody answers"]
         while time.monotonic() < deadline:
@@ -178,7 +179,7 @@ class Town:
         raise Broken(f"not whole again after {WHOLE_S} s: {'; '.join(behind)}")
 
     def until_writable(self) -> None:
-        """All partitions have a leader and enough in sync for acks=all."""
+        """Waits until all partitions have a leader and enough in-sync replicas for acks=all."""
         in_sync_min = int(SETTINGS["min_insync_replicas"])
         deadline = time.monotonic() + WHOLE_S
         while time.monotonic() < deadline:
@@ -189,10 +190,10 @@ class Town:
             time.sleep(0.05)
         raise Broken(f"not all partitions can be written {WHOLE_S} s after the start")
 
-    # --- what must be true of nodes
+    # --- invariants of nodes
 
     def check_words(self, *, is_damaged: bool = False) -> None:
-        """No start has found damage that nobody did; each epoch had one active controller."""
+        """Checks that no start found damage that was not inflicted, and that each epoch had one active controller."""
         leaders: dict[str, int] = {}
         words = (FAILED,) if is_damaged else (DAMAGE, FAILED)
         for node in self.nodes.values():
@@ -203,14 +204,14 @@ class Town:
                     raise Broken(f"epoch {found[1]} was led by {leaders[found[1]]} and by {node.node_id}")
 
     def fates(self) -> Iterator[Fate]:
-        """What became of batches: of all that were refused, and of the first ones."""
+        """Fates of batches: of all rejected ones, and of the first ones."""
         for node in self.nodes.values():
             if node.witness_path.exists():
                 with node.witness_path.open(encoding="utf-8") as lines:
                     yield from fates_in(lines)
 
     def replaced(self) -> int:
-        """How many damaged logs were set aside, and removed again."""
+        """How many damaged logs were set aside; waits until they are removed."""
         deadline = time.monotonic() + WHOLE_S
         while left := [place for node in self.nodes.values() for place in node.logs.glob("*.damaged")]:
             if time.monotonic() > deadline:
@@ -219,11 +220,11 @@ class Town:
         return sum(node.log.count(" it was set aside as ") for node in self.nodes.values())
 
     def reported_lost(self) -> set[str]:
-        """Partitions of which some node has said that records may be lost."""
+        """Partitions for which some node has logged that records may be lost."""
         return {found[1] for node in self.nodes.values() for found in LOST.finditer(node.log)}
 
     def compare(self, report: Report, topics: Sequence[tuple[str, int]] = (*TOPICS, JAVA_TOPIC)) -> None:
-        """Of stopped nodes: all replicas are equal."""
+        """Checks that all replicas on stopped nodes are equal."""
         for topic, count in topics:
             for index in range(count):
                 partition = f"{topic}-{index}"
@@ -237,7 +238,7 @@ def _is_of_load(name: str) -> bool:
 
 
 def batches_of(directory: Path) -> Iterator[Batch]:
-    """Of a partition on a stopped disk."""
+    """Batches of a partition on a stopped disk."""
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
         for batch in batches(data):
@@ -246,7 +247,7 @@ def batches_of(directory: Path) -> Iterator[Batch]:
 
 
 def end_of(directory: Path) -> int:
-    """Where a log ends on a stopped disk."""
+    """Log end offset on a stopped disk."""
     last = max(directory.glob("*.log"))
     return max(
         (batch.last_offset + 1 for batch in batches(last.read_bytes())), default=int(last.stem.partition("-")[0])
@@ -257,7 +258,7 @@ def end_of(directory: Path) -> int:
 
 
 class Nemesis:
-    """Draws whom the next fault strikes, and strikes."""
+    """Draws the victim of the next fault, and inflicts it."""
 
     def __init__(self, town: Town, random: Random) -> None:
         self._town = town
@@ -265,7 +266,7 @@ class Nemesis:
         self.struck: Counter[str] = Counter()
 
     def strike(self, kind: str) -> None:
-        """One fault, from its beginning to its end."""
+        """Inflicts one fault, from its beginning to its end."""
         {
             KILLS: self._kill,
             POWER_CUTS: self._cut_power,
@@ -278,7 +279,7 @@ class Nemesis:
         }[kind]()
 
     def _someone(self) -> int:
-        """A leader, the controller, a follower."""
+        """Draws a leader, the active controller or a follower."""
         who = self._random.choices(("leader", "controller", "follower"), (4, 3, 2))[0]
         self.struck[who] += 1
         if who == "controller":
@@ -297,7 +298,7 @@ class Nemesis:
             self._crash([self._someone()], signal.SIGKILL)
 
     def _rot(self) -> None:
-        """Of some partitions of one node, a bit flips in what a start reads."""
+        """Flips a bit in some partitions of one node, in files that a start reads."""
         victim = self._town.nodes[self._someone()]
         victim.end(signal.SIGKILL)
         found = [max(place.glob("*.log")) for place in sorted(victim.logs.iterdir()) if _is_of_load(place.name)]
@@ -369,7 +370,7 @@ class Nemesis:
 
 @dataclass
 class Outcome:
-    """What a campaign came to."""
+    """The result of a campaign."""
 
     kind: str
     faults: int
@@ -380,15 +381,15 @@ class Outcome:
     refused: int
     problems: list[str] = field(default_factory=list)
     more: dict[str, int] = field(default_factory=dict)
-    """What only some kinds have to tell."""
+    """Numbers that only some kinds report."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing at all was wrong."""
+        """Whether there was no anomaly and no problem."""
         return self.report.is_clean and not self.problems
 
     def text(self) -> str:
-        """For people."""
+        """A summary for people."""
         first = f"{self.kind}: {self.faults} in {self.seconds:.0f} s ({dict(self.struck)})"
         second = f"{self.refused:,} batches refused, {self.out_of_order:,} of them as out of order"
         more = [", ".join(f"{name.replace('_', ' ')} {number:,}" for name, number in self.more.items())]
@@ -408,7 +409,7 @@ def run(
     settings: Mapping[str, str] | None = None,
     writable_s_max: float = WRITABLE_S,
 ) -> Outcome:
-    """So many faults under load, as far as the time goes, then looks at what is left."""
+    """Inflicts up to `count` faults under load within `seconds_max`, then checks the remaining state."""
     began = time.monotonic()
     with ExitStack() as stack:
         network = None
@@ -454,7 +455,7 @@ def run(
 
 
 def await_writable(town: Town, load: Load) -> float:
-    """Returns how many seconds after the start of the nodes everything can be written, and something was."""
+    """Seconds from the start of the nodes until everything is writable and a record was acknowledged."""
     began = time.monotonic()
     town.until_writable()
     await_progress(load)
@@ -462,7 +463,7 @@ def await_writable(town: Town, load: Load) -> float:
 
 
 def await_progress(load: Load) -> None:
-    """The next fault is to strike a cluster that acknowledges."""
+    """Waits until a record is acknowledged, so that the next fault hits a working cluster."""
     before, deadline = load.acked, time.monotonic() + WHOLE_S
     while load.acked == before and not load.problems:
         if time.monotonic() > deadline:
@@ -476,7 +477,7 @@ def _tell(sentence: str) -> None:
 
 
 def run_wide_cuts(directory: Path, kind: str, count: int, seed: int, **options: Any) -> Outcome:
-    from tests.system import wide_cuts  # which stands on this module
+    from tests.system import wide_cuts  # wide_cuts imports this module
 
     assert kind == WIDE_CUTS
     return wide_cuts.run(directory, count, seed, **options)
@@ -602,22 +603,21 @@ Piece by piece:
 |---|--:|---|--:|--:|--:|--:|--:|---|---|--:|
 {chr(10).join(f"{_cells([each])} {each['date']} | {each['revision']} | {each['seed']} |" for each in runs)}
 
-{_remarks(runs)}`./dev cluster-faults --kills 100` adds to these tables; Python {platform.python_version()}, 2 shared
-cores, 24 GiB. No
-finding in n faults means, at 95 %, fewer than 3 in n. The same with a bug in the nodes must fail, as
-`python -m tests.system.cluster_faults --power-cuts 10 --plant ack-before-sync`.
+{_remarks(runs)}`./dev campaign cluster-faults --kills 100` adds to these tables; Python {platform.python_version()},
+2 shared cores, 24 GiB. No finding in n faults means, at 95 %, fewer than 3 in n. The same with a bug in the nodes must
+fail, as `python -m tests.system.cluster_faults --power-cuts 10 --plant ack-before-sync`.
 """
     (RESULTS / "cluster-faults.md").write_text(text)
 
 
 def _remarks(runs: list[dict[str, Any]]) -> str:
-    """What became of findings, where somebody has written that down."""
+    """Explanations of findings, where they were recorded."""
     told = [f"- Seed {each['seed']}, {each['kind']}: {each['remark']}" for each in runs if "remark" in each]
     return "".join(["What findings were:\n\n", *(f"{each}\n" for each in told), "\n"]) if told else ""
 
 
 def _cells(runs: list[dict[str, Any]]) -> str:
-    """Pieces of one kind, added up."""
+    """A table row that adds up pieces of one kind."""
     faults, acked, read, out_of_order, seconds = (
         sum(each[name] for each in runs) for name in ("faults", "acked", "read", "out_of_order", "seconds")
     )

@@ -1,11 +1,11 @@
-"""How long nobody can change the cluster after its active controller was killed: Penstock, and Apache Kafka beside it.
+"""How long the cluster cannot be changed after its active controller was killed: Penstock, and Apache Kafka beside it.
 
     python -m tests.system.controller_failover --count 50 --kafka-count 20 --record
 
-Three controllers and a broker, each a process of its own, by the same script and client: the leader is killed
-(SIGKILL), a topic is asked for right after that, and the clock stops when it is acknowledged. Then the controller is
-started again, and all must have caught up before the next kill. Both run with their defaults. `--record` writes
-docs/results/controller-failover.md.
+Three controllers and a broker, each a process of its own, with the same script and client: the leader is killed
+(SIGKILL), a topic is requested right after that, and the clock stops when its creation is acknowledged. Then the
+controller is restarted, and all must have caught up before the next kill. Both run with their defaults. `--record`
+writes docs/results/controller-failover.md.
 """
 
 import argparse
@@ -22,11 +22,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from penstock.client.admin import Admin
+from harness import maven
+from harness.kafka.kafka_node import CLUSTER_ID, JAVA, PROJECT
+from harness.ports import free_port
+from penstock.client.admin.admin import Admin
+from penstock.client.admin.quorum import QuorumDescription
 from penstock.client.cluster import Cluster
-from penstock.client.quorum import QuorumDescription
-from tests.compatibility import maven
-from tests.compatibility.kafka_node import CLUSTER_ID, JAVA, PROJECT
 from tests.system.mortal_node import END_S, Broken
 from tests.system.quorum_kills import (
     BROKER,
@@ -38,13 +39,12 @@ from tests.system.quorum_kills import (
     percentile,
     until_all_vote,
 )
-from tests.system.victim import free_port
 
 CONTROLLERS: Final = 3
 
 
 class Killable(Protocol):
-    """A controller."""
+    """A controller process."""
 
     def start(self) -> None: ...
 
@@ -61,7 +61,7 @@ class Controllers(Protocol):
 
 
 class KafkaProcess:
-    """One node of Apache Kafka, life after life."""
+    """One Apache Kafka node across restarts."""
 
     def __init__(self, directory: Path, node_id: int, settings: Mapping[str, str]) -> None:
         self._log = directory / f"kafka-{node_id}.log"
@@ -145,7 +145,7 @@ class KafkaQuorum:
 
 
 class PenstockQuorum(Quorum):
-    """The same of Penstock."""
+    """Three controllers and a broker of Penstock."""
 
     @property
     def killable(self) -> Mapping[int, Killable]:
@@ -153,7 +153,7 @@ class PenstockQuorum(Quorum):
 
 
 async def measure(quorum: Controllers, count: int) -> list[float]:
-    """Seconds without a controller, for each of so many kills of the leader."""
+    """Seconds without a controller, for each of `count` kills of the leader."""
     async with Cluster(quorum.address, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000)) as cluster:
         admin = Admin(cluster)
         await make_topic(admin, "first")

@@ -2,9 +2,9 @@
 
     python -m tests.system.crash --count 200 --power-cuts 200 --record
 
-Kills are SIGKILL to `penstock server` on ordinary files; power cuts befall the same node on a lossy disk around
-ordinary files, which keeps, tears and loses what was not synced. Durability is the default, `fsync`. Most strike while
-records are being acknowledged, some while the node starts. `--record` adds to docs/results/crashes.md.
+Kills are SIGKILL to `penstock server` on ordinary files. Power cuts hit the same node on a lossy disk around ordinary
+files, which keeps, tears or loses unsynced data. Durability is the default, `fsync`. Most crashes happen while records
+are being acknowledged, some while the node starts. `--record` adds to docs/results/crashes.md.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from harness.load import Load, create_topics
 from penstock.verify.report import Report
 from tests.revision import revision
-from tests.system.load import Load, create_topics
 from tests.system.victim import CUT, ComposedVictim, Victim
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -38,7 +38,7 @@ DURING_START_CHANCE = 0.15
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a campaign came to."""
+    """The result of a campaign."""
 
     kind: str
     crashes: int
@@ -49,11 +49,11 @@ class Outcome:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing at all was wrong."""
+        """Whether there was no anomaly and no problem."""
         return self.report.is_clean and not self.problems
 
     def text(self) -> str:
-        """For people."""
+        """A summary for people."""
         counts = self.report.counts
         first = f"{self.kind}: {self.crashes} ({self.during_start} of them during a start) in {self.seconds:.0f} s"
         return "\n".join([f"{first}, {counts.records_acked:,} acknowledged", self.report.text(), *self.problems])
@@ -62,7 +62,7 @@ class Outcome:
 def run_crashes(
     directory: Path, kind: str, count: int, seed: int, *, plant: str | None = None, rate: float = RATE
 ) -> Outcome:
-    """Crashes a broker so many times."""
+    """Crashes a broker `count` times."""
     began = time.monotonic()
     random = Random(seed)
     victim: Victim
@@ -98,7 +98,7 @@ def run_crashes(
 
 
 def _await_progress(victim: Victim, load: Load) -> None:
-    """The next crash is to strike a broker that acknowledges."""
+    """Waits until the broker acknowledges, so that the next crash interrupts acknowledgements."""
     before, deadline = load.acked, time.monotonic() + PROGRESS_S
     while load.acked == before:
         if _is_spoilt(victim, load):
@@ -109,7 +109,7 @@ def _await_progress(victim: Victim, load: Load) -> None:
 
 
 def _is_spoilt(victim: Victim, load: Load) -> bool:
-    """Whether something is known to be wrong already."""
+    """Whether a problem was found already."""
     return bool(load.problems or victim.damages)
 
 
@@ -197,8 +197,8 @@ a new epoch if its sequences were forgotten), nor a start find damage. Any of th
 |---|--:|--:|--:|--:|--:|--:|---|---|--:|
 {chr(10).join(rows)}
 
-`./dev crashes --count 200 --power-cuts 200` adds to this table; Python {platform.python_version()}, 2 shared cores,
-24 GiB. No finding in n crashes means, at 95 %, fewer than 3 in n.
+`./dev campaign crashes --count 200 --power-cuts 200` adds to this table; Python {platform.python_version()},
+2 shared cores, 24 GiB. No finding in n crashes means, at 95 %, fewer than 3 in n.
 """
     (RESULTS / "crashes.md").write_text(text)
 

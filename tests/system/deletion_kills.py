@@ -5,11 +5,11 @@
 
 Three nodes, each broker and controller and a process of its own; three partitions with three replicas, two of which
 must be in sync. A librdkafka producer (acks=all) writes to them. A librdkafka admin client deletes records before a
-random offset of all partitions that one node leads, and that node is killed (SIGKILL) as soon as all deletions are
-acknowledged. In every third round a follower is killed before the deletion and comes back after it: the leader is
-killed when the follower is in the ISR again. After each kill the new leaders report where the partitions start, and
-again when all replicas are in sync. No partition may start before an offset that was acknowledged as its low
-watermark. `--record` adds the kills to docs/results/deletion-kills.md; `--plant` gives the nodes a bug.
+random offset in all partitions that one node leads, and that node is killed (SIGKILL) as soon as all deletions are
+acknowledged. In every third round a follower is killed before the deletion and restarted after it; the leader is killed
+when the follower is in the ISR again. After each kill the new leaders report the start offsets of the partitions, and
+again when all replicas are in sync. No partition may start before an offset that was acknowledged as its low watermark.
+`--record` adds the kills to docs/results/deletion-kills.md; `--plant` gives the nodes a bug.
 """
 
 import argparse
@@ -32,17 +32,17 @@ from typing import Any, Final, NamedTuple
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
-from penstock.client.admin import Admin
+from harness.load import OFFSET_SPEC, create_topics, list_offsets
+from harness.ports import free_port
+from penstock.client.admin.admin import Admin
 from penstock.client.cluster import Cluster
 from tests.revision import revision
 from tests.system.client_failover import until_all_serve, until_whole
 from tests.system.cluster_faults import NODES, Town
 from tests.system.density import say
-from tests.system.load import OFFSET_SPEC, create_topics, list_offsets
 from tests.system.mortal_node import Broken
 from tests.system.plants import PLANTS
 from tests.system.quorum_kills import FAILOVER_S, READY_S, RESULTS, percentile
-from tests.system.victim import free_port
 
 TOPIC: Final = "purged"
 PARTITIONS: Final = 3
@@ -58,7 +58,7 @@ HEAD: Final = (
 
 
 class Kill(NamedTuple):
-    """A leader that was killed, and what it had acknowledged before."""
+    """A killed leader, and the deletions that it had acknowledged before."""
 
     partitions: int
     records: int
@@ -73,7 +73,7 @@ class Writer(threading.Thread):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(name="writer", daemon=True)
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
-        """The offset behind the last record that was acknowledged, by partition."""
+        """The offset after the last acknowledged record, by partition."""
         self._stopping = threading.Event()
         self._producer: Any = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
 
@@ -105,7 +105,7 @@ def writing(bootstrap: str) -> Iterator[Writer]:
 
 
 class Campaign:
-    """Kills, one after the other, and what was acknowledged so far."""
+    """Kills one leader after another, and keeps the low watermarks acknowledged so far."""
 
     def __init__(self, town: Town, admin: Admin, writer: Writer, random: Random) -> None:
         self._town = town
@@ -116,11 +116,11 @@ class Campaign:
         self._client = self._a_client()
 
     def _a_client(self) -> Any:
-        """One that has not met dead nodes yet: librdkafka avoids those for ten seconds."""
+        """A new client that has not met dead nodes yet: librdkafka avoids those for ten seconds."""
         return AdminClient({"bootstrap.servers": self._town.bootstrap, "log_level": 0})
 
     async def kill(self, number: int) -> Kill:
-        """One round, which ends with all replicas in sync."""
+        """Runs one round, which ends with all replicas in sync."""
         leaders = await until_whole(self._admin, TOPIC)
         self._client = self._a_client()
         await self._until_written()
@@ -153,7 +153,7 @@ class Campaign:
             await asyncio.sleep(PACE_S)
 
     def _delete(self, indexes: Sequence[int]) -> float:
-        """Deletes records of partitions in one request; how long it took until all were acknowledged."""
+        """Deletes records of partitions in one request; returns the seconds until all were acknowledged."""
         ends = dict(self._writer.ends)
         places = [
             confluent_kafka.TopicPartition(
@@ -171,7 +171,7 @@ class Campaign:
         return time.monotonic() - began_s
 
     async def _check(self, indexes: Sequence[int], when: str) -> None:
-        """The partitions' leaders report where their logs start."""
+        """Checks the start offsets that the partitions' leaders report against the acknowledged low watermarks."""
         asker = self._a_client()
         left = {(TOPIC, index) for index in indexes}
         deadline_s = time.monotonic() + FAILOVER_S
@@ -197,7 +197,7 @@ async def measure(
     seconds_max: float = math.inf,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Kill]:
-    """Kills leaders that often, as far as the time goes."""
+    """Kills leaders up to `count` times within `seconds_max`."""
     began_s = time.monotonic()
     kills: list[Kill] = []
     async with Cluster(town.bootstrap, request_timeout_ms=2_000, timeout_ms=int(READY_S * 1000)) as cluster:
@@ -229,7 +229,7 @@ def run(
     plant: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Kill]:
-    """Kills on a cluster that is made for them."""
+    """Creates a cluster and kills its leaders."""
     with Town(directory, plant=plant) as town:
         return asyncio.run(measure(town, kills, seed=seed, seconds_max=seconds_max, tell=tell))
 
@@ -245,7 +245,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="an empty directory for data and logs, which are kept")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node stays behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no node is left running
     with tempfile.TemporaryDirectory(prefix="penstock-deletion-kills-") as temporary:
         directory = options.keep or Path(temporary)
         seed = free_port()

@@ -1,12 +1,12 @@
-"""Many partitions on few brokers: how long until all are led again when one of three brokers is killed.
+"""Many partitions on few brokers: how long until all have a leader again after one of three brokers is killed.
 
     python -m tests.system.density --partitions 10000 --record
 
 Three nodes, each broker and controller and a process of its own, with their defaults; every partition has three
-replicas and a record. A broker is killed (SIGKILL), once one that is not the active controller and once the one that
-is; the clock stops when every partition says through its leader where it ends, so it is led, and by somebody who knows.
-Then the broker comes back, and all must be in sync again. Beside that: how long making the topics took, and what the
-brokers cost while nothing happens. `--record` adds to docs/results/density.md.
+replicas and a record. A broker is killed (SIGKILL): once one that is not the active controller, and once the active
+controller. The clock stops when every partition's leader has reported the end offset, which proves that it leads and
+has the log. Then the broker is restarted, and all replicas must be in sync again. The run also measures how long
+creating the topics took, and the cost of idle brokers. `--record` adds to docs/results/density.md.
 """
 
 import argparse
@@ -23,24 +23,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from penstock.cli.cluster_nodes import LocalCluster
-from penstock.client.admin import Admin, NewTopic
+from harness.ports import free_port
+from penstock.cli.sandbox.nodes import LocalCluster
+from penstock.client.admin.admin import Admin, NewTopic
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Moment, list_offsets
-from penstock.client.producer import Producer
+from penstock.client.producer.producer import Producer
 from tests.revision import revision
 from tests.system.mortal_node import Broken
 from tests.system.quorum_kills import RESULTS
-from tests.system.victim import free_port
 
 BROKERS: Final = 3
 PARTITIONS_PER_TOPIC: Final = 100
 TOPICS_AT_ONCE: Final = 5
 IDLE_S: Final = 10.0
 LED_AGAIN_S_MAX: Final = 10.0
-"""What is asked for."""
+"""The goal."""
 DEADLINE_S: Final = 600.0
 PAUSE_S: Final = 0.1
 NEWS_S: Final = 1.0
@@ -53,7 +53,7 @@ HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run, as the page has it."""
+    """One run, as on the page."""
 
     partitions: int
     made_s: float
@@ -74,11 +74,11 @@ class Measured:
 
 
 Question: TypeAlias = Callable[[], Awaitable[str]]
-"""What is missing; nothing if it is so."""
+"""Returns a description of what is missing; empty if the condition holds."""
 
 
 class Crowd:
-    """A cluster with so many partitions, and a client."""
+    """A cluster with a number of partitions, and a client."""
 
     def __init__(self, directory: Path, partitions: int) -> None:
         self.brokers = LocalCluster(directory)
@@ -92,7 +92,7 @@ class Crowd:
         self.made_s = self.idle_percent = self.memory_mb = 0.0
 
     async def make(self) -> None:
-        """Brings the brokers up and makes the topics; each partition gets a record."""
+        """Starts the brokers and creates the topics; each partition gets a record."""
         for node in self.brokers.nodes:
             self.brokers.start(node.node_id)
         async with self._client() as cluster:
@@ -135,7 +135,7 @@ class Crowd:
     # --- killing --------------------------------------------------------------------------------------------------
 
     async def kill(self, *, is_controller: bool) -> tuple[float, float]:
-        """Kills one, lets it come back; seconds until all were led again, and until all were in sync."""
+        """Kills and restarts a broker; seconds until all partitions were led again, and until all were in sync."""
         async with self._client() as cluster:
             active = (await Admin(cluster).describe_quorum()).leader_id
             victim = active if is_controller else next(n.node_id for n in self.brokers.nodes if n.node_id != active)
@@ -157,7 +157,7 @@ class Crowd:
         return led_again_s, time.monotonic() - began
 
     async def _all_answer(self, cluster: Cluster, victim: int) -> None:
-        """Every partition says where it ends, through a leader that is not the killed one."""
+        """Waits until every partition reports its end offset through a leader other than the killed one."""
         deadline_s = time.monotonic() + DEADLINE_S
         left = self.places
         while left:
@@ -176,7 +176,7 @@ class Crowd:
             left = [each for each in left if each not in found]
             await asyncio.sleep(PAUSE_S if left else 0.0)
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- observing ------------------------------------------------------------------------------------------------
 
     def _client(self, addresses: list[str] | None = None) -> Cluster:
         where = addresses or [node.address for node in self.brokers.nodes]
@@ -263,7 +263,8 @@ asked for. *Back and in sync* is the time from starting it again until all parti
 |--:|--:|--:|--:|--:|---|--:|--:|---|---|
 {rows}
 
-`./dev density --partitions 10000` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB.
+`./dev campaign density --partitions 10000` adds to this table; Python {platform.python_version()},
+2 shared cores, 24 GiB.
 """
     (RESULTS / "density.md").write_text(text)
 

@@ -1,9 +1,9 @@
-"""A broker whose disk of 64 MB is filled to the brim and freed again, again and again.
+"""A broker whose disk of 64 MB is filled up and freed, again and again.
 
     python -m tests.system.disk_full --fills 20 --record
 
-Each time: producers are told KAFKA_STORAGE_ERROR, readers read all that was acknowledged, metadata is answered, a
-restart comes up; then room is made in one of five ways, and producing goes on by itself.
+Each time: producers get KAFKA_STORAGE_ERROR, readers read everything that was acknowledged, metadata requests are
+answered, a restart succeeds; then space is freed in one of five ways, and producing resumes by itself.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from harness.load import ASK_S, CALM, Asker, Diary, Follower, create_topics, ends_of
 from penstock.verify.check import check
 from penstock.verify.history import merge_histories
 from penstock.verify.report import Report
 from tests.revision import revision
-from tests.system.load import ASK_S, CALM, Asker, Diary, Follower, create_topics, ends_of
 from tests.system.small_disk import FILES_MAX, KINDS, a_small_disk
 from tests.system.victim import ComposedVictim, Victim
 
@@ -39,7 +39,7 @@ FILL_PARTITIONS = 3
 SEGMENT_BYTES = 1_000_000
 RECORD_BYTES = 60_000
 BALLAST_BYTES = 24_000_000
-"""Lies there all the time, so that less has to be produced."""
+"""Occupies space all the time, so that less has to be produced."""
 LATE_BALLAST_BYTES = 6_000_000
 REFUSALS_WANTED = 5
 FILL_S = 60.0
@@ -48,7 +48,7 @@ READ_S = 60.0
 STORAGE_ERROR = confluent_kafka.KafkaError.KAFKA_STORAGE_ERROR
 SETTINGS = {
     "log.retention.check.interval.ms": "1000",
-    "auto.create.topics.enable": "false",  # else a producer that remembers a deleted topic makes it anew
+    "auto.create.topics.enable": "false",  # else a producer with outdated metadata recreates a deleted topic
 }
 
 
@@ -71,7 +71,7 @@ class Fills:
         common = {**CALM, "bootstrap.servers": victim.address, "acks": "all"}
         create_topics(victim.address, [(KEPT, KEPT_PARTITIONS)], internal_segment_bytes=str(SEGMENT_BYTES))
         self._admin = AdminClient(common)
-        # One that gives up at once and tells why, one that goes on trying.
+        # One producer fails at once and reports why, one keeps retrying.
         self._frank: Any = confluent_kafka.Producer({**common, "message.send.max.retries": 0, "linger.ms": 1})
         self._steady: Any = confluent_kafka.Producer(
             {**common, "enable.idempotence": True, "message.timeout.ms": 300_000, "linger.ms": 1}
@@ -90,7 +90,7 @@ class Fills:
         }
 
     def fill(self, number: int) -> None:
-        """Once: full, looked at, freed, going on."""
+        """One round: fill the disk, check, free space, check that producing resumes."""
         way = list(self.ways)[number % len(self.ways)]
         topic = f"fill-{number}"
         create_topics(self._victim.address, [(topic, FILL_PARTITIONS)], internal_segment_bytes=str(SEGMENT_BYTES))
@@ -118,7 +118,7 @@ class Fills:
             self._delete_topic(topic)
 
     def finish(self) -> Report:
-        """Everything that was acknowledged in the topic that was kept is there, once."""
+        """Checks that every acknowledged record of the kept topic is there, once."""
         self._follower.finish(time.monotonic() + READ_S)
         self._asker.leave()
         self.problems += self._follower.problems + self._asker.problems + self._victim.damages
@@ -135,10 +135,10 @@ class Fills:
                 self._send(self._frank, "frank", topic, RECORD_BYTES)
             self._frank.flush(FILL_S)
         while self._try_kept(RECORD_BYTES):
-            pass  # until a segment that is not the first one's either has no room
+            pass  # until the kept topic has no space left either
 
     def _use_up_files(self) -> None:
-        """There is room for bytes, but for no new file."""
+        """Leaves space for bytes, but not for a new file."""
         crowd = self._disk / "crowd"
         crowd.mkdir()
         for number in range(FILES_MAX + 1):
@@ -149,7 +149,7 @@ class Fills:
         raise AssertionError("there is no end of files")
 
     def _look(self, topic: str) -> None:
-        """Metadata is answered, and readers are served."""
+        """Checks that metadata requests are answered and readers are served."""
         found = self._admin.list_topics(timeout=ASK_S).topics
         if not {KEPT, topic} <= set(found):
             self.problems.append(f"metadata of a full node: {sorted(found)}")
@@ -183,7 +183,7 @@ class Fills:
         self._victim.wait_ready()
         self.restarts += 1
 
-    # --- making room ----------------------------------------------------------------------------------------------
+    # --- freeing space --------------------------------------------------------------------------------------------
 
     def _delete_topic(self, topic: str) -> None:
         self._admin.delete_topics([topic], operation_timeout=ASK_S)[topic].result(ASK_S)
@@ -217,7 +217,7 @@ class Fills:
     # --- producing ------------------------------------------------------------------------------------------------
 
     def _try_kept(self, size_bytes: int) -> bool:
-        """Whether one record gets into every partition of the topic that is kept."""
+        """Whether one record is accepted by every partition of the kept topic."""
         acked = self.acked
         for index in range(KEPT_PARTITIONS):
             self._send(self._frank, "frank", KEPT, size_bytes, index)
@@ -253,7 +253,7 @@ class Fills:
 def run_fills(
     directory: Path, numbers: Iterable[int], seed: int, *, kind: str | None = None, plant: str | None = None
 ) -> tuple[Fills, Report]:
-    """Fills a disk again and again; the number says how it is freed, and whether the node is restarted before."""
+    """Fills a disk repeatedly; the number selects how it is freed, and whether the node is restarted before."""
     with a_small_disk(directory, kind) as disk:
         victim = (
             Victim(disk, settings=SETTINGS) if plant is None else ComposedVictim(disk, plant=plant, settings=SETTINGS)
@@ -342,8 +342,8 @@ that makes room to the next acknowledged record in every partition; retention lo
 |---|--:|--:|--:|--:|--:|--:|--:|---|---|
 {chr(10).join(rows)}
 
-`./dev full-disks --fills 20` adds to this table (as root, for the mount); Python {platform.python_version()}, 2 shared
-cores, 24 GiB.
+`./dev campaign full-disks --fills 20` adds to this table (as root, for the mount); Python {platform.python_version()},
+2 shared cores, 24 GiB.
 """
     (RESULTS / "disk-full.md").write_text(text)
 

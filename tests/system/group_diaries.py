@@ -1,16 +1,16 @@
-"""What members of groups write down, and what must be true of it.
+"""Diaries of group members, and the invariants that must hold for them.
 
 A diary is a file of JSON lines, one `write` each, so that a process that is killed leaves whole lines. All processes of
-one machine share a clock. A member is told apart by `who`: its instance id where it has one, else its life; so a static
-member that comes back is the same, as it is to the coordinator. Four things are looked for:
+one machine share a clock. A member is identified by `who`: its instance id if it has one, else its life; so a static
+member that comes back is the same member, as it is to the coordinator. There are four kinds of violation:
 
-- **twice in one generation**: a partition that two members have in one generation (classic) or epoch (KIP-848).
-- **at the same time**: a partition that two members have at the same moment. Whoever had it must have given it back
-  before; only a member that was told that it had lost its partitions is excused, because its session had run out.
-- **commit lost**: an offset that was fetched though a later one had been acknowledged before. The commits of a
-  partition are a register: a fetch may see any commit that was not followed, as a whole, by another one that was
-  acknowledged before the fetch began. Commits whose outcome nobody knows may take effect at any time.
-- **skipped**: an offset was committed though nobody in the group had read everything before it.
+- assigned twice: two members own a partition in one generation (classic) or epoch (KIP-848).
+- at the same time: two members own a partition at the same moment. The previous owner must have revoked it before;
+  only a member that was notified that it had lost its partitions is excused, because its session had expired.
+- commit lost: a fetched offset is older than one acknowledged before. The commits of a partition are a register: a
+  fetch may see any commit that was not followed, as a whole, by another one that was acknowledged before the fetch
+  began. Commits with an unknown outcome may take effect at any time.
+- skipped: an offset was committed though no member of the group had read everything before it.
 """
 
 import json
@@ -29,7 +29,7 @@ NOTHING: Final = -1
 
 
 class Diary:
-    """Lines that survive whoever writes them."""
+    """A file of lines that survive a kill of the writing process."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -56,7 +56,7 @@ class Shelf:
         self.entries: list[Entry] = []
 
     def read_on(self) -> list[Entry]:
-        """What is new."""
+        """Reads and returns the new entries."""
         new = []
         for path in sorted(self._directory.glob("*.diary")):
             with path.open("rb") as file:
@@ -70,7 +70,7 @@ class Shelf:
 
 
 def findings(entries: Iterable[Entry]) -> list[str]:
-    """Everything that is wrong, in the order of time within each kind."""
+    """All violations, ordered by time within each kind."""
     ordered = sorted(entries, key=lambda entry: entry["t"])
     return [
         *problems(ordered),
@@ -82,7 +82,7 @@ def findings(entries: Iterable[Entry]) -> list[str]:
 
 
 def problems(entries: Sequence[Entry]) -> Iterator[str]:
-    """What somebody has noticed at once."""
+    """Problems that members noticed themselves."""
     for each in entries:
         if each["kind"] == "problem":
             yield f"{each['who']} of {each['group']}: {each['text']}"
@@ -92,7 +92,7 @@ def problems(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def assigned_twice(entries: Sequence[Entry]) -> Iterator[str]:
-    """Partitions that two members have in one generation or epoch."""
+    """Partitions that two members own in one generation or epoch."""
     owners: dict[tuple[str, int, int], str] = {}
     for each in entries:
         if each["kind"] not in ("assigned", "revoked") or each["generation"] <= 0:
@@ -108,11 +108,11 @@ def assigned_twice(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def held_together(entries: Sequence[Entry]) -> Iterator[str]:
-    """Partitions that two members have at the same moment, none of whom has lost them."""
+    """Partitions that two members own at the same moment, neither of whom has lost them."""
     holders: dict[tuple[str, int], set[str]] = defaultdict(set)
     held: dict[tuple[str, str], set[int]] = defaultdict(set)
     suspects: dict[tuple[str, int, str], list[str]] = {}
-    """By who had it before: excused if that one has lost it."""
+    """By previous owner: excused if that member has lost the partition."""
     for each in entries:
         kind = each["kind"]
         if kind not in ("assigned", "revoked", "lost", "ended"):
@@ -138,16 +138,16 @@ def held_together(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 class Commit(NamedTuple):
-    """Of one partition."""
+    """A commit of one partition."""
 
     began: float
     ended: float
-    """Never, where nobody knows what came of it."""
+    """Infinite if the outcome is unknown."""
     offset: int
 
 
 def commits_of(entries: Sequence[Entry]) -> dict[tuple[str, int], list[Commit]]:
-    """By group and partition, in the order in which they began."""
+    """Commits by group and partition, in the order in which they began."""
     began: dict[tuple[str, int], tuple[str, int, dict[int, int]]] = {}
     found: dict[tuple[str, int], list[Commit]] = defaultdict(list)
     for each in entries:
@@ -167,7 +167,7 @@ def commits_of(entries: Sequence[Entry]) -> dict[tuple[str, int], list[Commit]]:
 
 
 def lost_commits(entries: Sequence[Entry]) -> Iterator[str]:
-    """Fetches that have seen something older than what was acknowledged before."""
+    """Fetches that returned an offset older than one acknowledged before."""
     registers = {place: _Register(some) for place, some in commits_of(entries).items()}
     for each in entries:
         if each["kind"] != "fetched":
@@ -192,7 +192,7 @@ class _Register:
         acknowledged = sorted((each for each in commits if each.ended < inf), key=lambda each: each.ended)
         self._ends = [each.ended for each in acknowledged]
         self._latest: list[Commit] = []
-        """Of those that had ended: the one that began last."""
+        """Per acknowledgement: of the commits that had ended by then, the one that began last."""
         for each in acknowledged:
             self._latest.append(max(each, self._latest[-1]) if self._latest else each)
 
@@ -214,7 +214,7 @@ class _Register:
 
 
 class Read:
-    """Which offsets of a partition were read by somebody: all before `until`, and some runs behind it."""
+    """The offsets of a partition that some member has read: all before `until`, and some runs after it."""
 
     def __init__(self) -> None:
         self.until = 0
@@ -233,7 +233,7 @@ class Read:
 
 
 def read_until(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
-    """By group and partition: before which offset everything was read."""
+    """By group and partition: the offset before which everything was read."""
     found: dict[tuple[str, int], Read] = defaultdict(Read)
     for each in entries:
         if each["kind"] == "read":
@@ -242,7 +242,7 @@ def read_until(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
 
 
 def skipped(entries: Sequence[Entry]) -> Iterator[str]:
-    """Commits of what nobody had read."""
+    """Commits of offsets that no member had read up to."""
     found: dict[tuple[str, int], Read] = defaultdict(Read)
     for each in entries:
         if each["kind"] == "read":
@@ -258,7 +258,7 @@ def skipped(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def generations(entries: Iterable[Entry]) -> dict[str, set[int]]:
-    """Those that members have told of, by group."""
+    """The generations that members reported, by group."""
     found: dict[str, set[int]] = defaultdict(set)
     for each in entries:
         if each["kind"] in ("assigned", "revoked") and each["generation"] > 0:

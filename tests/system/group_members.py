@@ -1,11 +1,11 @@
-"""Members of groups in a process of their own: librdkafka consumers, a thread each, that read, commit and keep a diary.
+"""Group members in a process of their own: librdkafka consumers, a thread each, that read, commit and keep a diary.
 
     python -m tests.system.group_members BOOTSTRAP TOPIC DIARY PACE_S < commands
 
 A command is a line of JSON: {"do": "start", "name": …, "group": …, "flavour": …, "instance": …}, {"do": "stop", "name":
-…}, {"do": "restart", "name": …} (which closes it and begins a new life). At the end of the commands all members leave.
-The value of a record is its offset in decimal; any other is a finding. What was read is in the diary before it is
-committed.
+…}, {"do": "restart", "name": …} (which closes the consumer and begins a new life). At the end of the commands all
+members leave. The value of a record is its offset in decimal; any other value is a finding. Reads are written to the
+diary before they are committed.
 """
 
 import json
@@ -19,8 +19,8 @@ from typing import Any, Final
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
 
+from harness.load import CALM
 from tests.system.group_diaries import Diary
-from tests.system.load import CALM
 
 EAGER, COOPERATIVE, CONSUMER = "eager", "cooperative", "consumer"
 FLAVOURS: Final = (EAGER, COOPERATIVE, CONSUMER)
@@ -31,9 +31,9 @@ HEARTBEAT_MS: Final = 1_000
 POLL_MS_MAX: Final = 60_000
 COME_BACK_S: Final = 1.0
 UNRELEASED: Final = "instance ID is still used"
-"""What librdkafka says of UNRELEASED_INSTANCE_ID; it does not try again by itself."""
+"""librdkafka's message for UNRELEASED_INSTANCE_ID; librdkafka does not retry by itself."""
 UNSTARTED: Final = "Failed to fetch committed offset"
-"""What librdkafka says, once, before it keeps a partition that it will never read."""
+"""librdkafka logs this once, then keeps a partition that it will never read."""
 MAGIC: Final = b"CGMDv2:"
 
 
@@ -46,7 +46,7 @@ def options_of(flavour: str) -> dict[str, Any]:
 
 
 class Member(threading.Thread):
-    """One member, life after life."""
+    """One member across restarts."""
 
     def __init__(self, diary: Diary, bootstrap: str, topic: str, pace_s: float, spec: dict[str, Any]) -> None:
         super().__init__(name=spec["name"], daemon=True)
@@ -65,7 +65,7 @@ class Member(threading.Thread):
             "check.crcs": True,
             "fetch.wait.max.ms": 1_000,
             "queued.min.messages": 1_000,
-            # There are many of them: they are not to keep a broker busy with questions.
+            # There are many members: they must not keep a broker busy with metadata requests.
             "reconnect.backoff.ms": 100,
             "reconnect.backoff.max.ms": 1_000,
             "topic.metadata.refresh.interval.ms": 10_000,
@@ -103,18 +103,18 @@ class Member(threading.Thread):
         finally:
             try:
                 self._consumer.close()
-            except SystemError as error:  # of the binding, once in thousands; it reads nothing more, all the same
+            except SystemError as error:  # of the binding, once in thousands; the consumer reads nothing more anyway
                 self._write("torn", text=str(error))
             self._write("ended")
 
     def _write(self, kind: str, **more: Any) -> None:
         self._diary.write(kind, group=self._group, who=self._who, life=self._life, **more)
 
-    # --- what it is told
+    # --- callbacks
 
     @property
     def _generation(self) -> int:
-        """Or epoch: librdkafka shows it only to transactions."""
+        """Generation or epoch: librdkafka exposes it only for transactions."""
         told = self._consumer.consumer_group_metadata()
         if not told.startswith(MAGIC):
             raise ValueError(f"this librdkafka writes its group metadata in another way: {told!r}")
@@ -140,16 +140,16 @@ class Member(threading.Thread):
             self._unsaved.pop(each.partition, None)
 
     def _fetch(self, partitions: list[TopicPartition]) -> None:
-        """How far the group is, as this member begins."""
+        """Fetches the group's committed offsets when partitions are assigned."""
         began = time.monotonic_ns()
         try:
             found = self._consumer.committed(partitions, timeout=ASK_S)
-        except KafkaException:  # the coordinator is away just now
+        except KafkaException:  # the coordinator is unavailable
             return
         offsets = [[each.partition, max(each.offset, -1)] for each in found if each.error is None]
         self._write("fetched", began=began, offsets=offsets)
 
-    # --- what it does
+    # --- reading and committing
 
     def _step(self) -> None:
         try:
@@ -165,7 +165,7 @@ class Member(threading.Thread):
                 elif told.str().startswith(UNSTARTED):
                     self._write("problem", text=told.str())
                 continue
-            if message.partition() in self._owned:  # else it was given back in the meantime, and is not looked at
+            if message.partition() in self._owned:  # else the partition was revoked in the meantime
                 self._process(runs.setdefault(message.partition(), []), message)
         for partition, run in runs.items():
             self._write_run(partition, run)
@@ -174,7 +174,7 @@ class Member(threading.Thread):
             self._commit()
 
     def _on_fatal(self, text: str) -> None:
-        """KIP-848 has a static member that comes back wait until the session of the one that was killed is over."""
+        """Under KIP-848 a static member has to wait until the session of its killed predecessor has expired."""
         if UNRELEASED in text and self._instance is not None:
             self._write("refused", text=text)
             self.is_to_restart.set()
@@ -190,7 +190,7 @@ class Member(threading.Thread):
         run.append(offset)
 
     def _write_run(self, partition: int, run: list[int]) -> None:
-        """In pieces, where there are gaps or steps back."""
+        """Writes a run in pieces, split at gaps or steps back."""
         start = at = run[0]
         for offset in run[1:]:
             if offset != at + 1:
@@ -208,7 +208,7 @@ class Member(threading.Thread):
                 offsets=[TopicPartition(self._topic, partition, offset) for partition, offset in wanted.items()],
                 asynchronous=False,
             )
-        except KafkaException as error:  # nobody knows; what is still ours is committed again
+        except KafkaException as error:  # outcome unknown; partitions that are still owned are committed again
             self._write("unsure", number=self._commits, code=error.args[0].name())
             return
         saved = [each.partition for each in done if each.error is None]

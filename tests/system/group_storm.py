@@ -7,11 +7,11 @@
 Three nodes, each a broker and a controller in a process of its own; one topic with three replicas, into which numbered
 records are written; six groups that read all of it, two each of the classic protocol (eager), of the same with
 cooperative rebalances, and of KIP-848. Members are librdkafka consumers in several processes; a third of them are
-static. They join, leave, are restarted, and whole processes of them are killed (SIGKILL). Meanwhile the node that
-coordinates some group is killed (SIGKILL) and started again, the next one when all replicas are in sync. At the end
+static. They join, leave and are restarted, and whole processes of them are killed (SIGKILL). Meanwhile the node that
+coordinates some group is killed (SIGKILL) and restarted; the next kill comes when all replicas are in sync. At the end
 all groups must reach the end of the topic. Then the diaries of all members are compared (`group_diaries.py`): no
-partition assigned twice in one generation or epoch or had by two at the same time, no acknowledged commit lost, no
-record skipped. `--record` adds to docs/results/group-storm.md; `--seconds` ends a piece of a longer campaign;
+partition assigned twice in one generation or epoch or owned by two members at the same time, no acknowledged commit
+lost, no record skipped. `--record` adds to docs/results/group-storm.md; `--seconds` ends a piece of a longer campaign;
 `--plant` gives all nodes a bug that the checks must find.
 """
 
@@ -39,6 +39,7 @@ from typing import Any, Final, Self
 
 import confluent_kafka
 
+from harness.load import CALM, PATIENCE_MS, create_topics
 from penstock import Client
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Topic
@@ -48,7 +49,6 @@ from tests.system.cluster_faults import ASK_MS, NODES, WHOLE_S, Town
 from tests.system.commands import ENVIRONMENT
 from tests.system.group_diaries import NOTHING, Diary, Shelf, findings, generations, read_until
 from tests.system.group_members import FLAVOURS, SESSION_MS
-from tests.system.load import CALM, PATIENCE_MS, create_topics
 from tests.system.mortal_node import Broken
 from tests.system.plants import PLANTS
 from tests.system.quorum_kills import RESULTS
@@ -58,15 +58,15 @@ TOPIC: Final = "storm"
 PARTITIONS: Final = 12
 GROUPS: Final = {f"{flavour}-{number}": flavour for flavour in FLAVOURS for number in (1, 2)}
 MEMBERS, KILLS, REBALANCES = 200, 100, 500
-"""What is asked for."""
+"""Totals of a full campaign."""
 PER_PROCESS: Final = 20
 RATE: Final = 200.0
 PACE_S: Final = 1.0
 """How long a member reads before it commits."""
 CHURN_S: Final = 1.0
-"""Between two members that come or go."""
+"""Average time between two membership changes."""
 CALM_S: Final = 180.0
-"""To reach the end of the topic when nothing happens any more: sessions run out, everybody rebalances."""
+"""Time to reach the end of the topic after the faults stop: sessions expire and all groups rebalance."""
 END_S: Final = 90.0
 SHOWN_MAX: Final = 20
 SETTINGS: Final = {
@@ -121,7 +121,7 @@ class Numberer(threading.Thread):
         self._producer.produce(TOPIC, str(number), partition=partition, on_delivery=on_delivery)
 
     def finish(self) -> None:
-        """Sends no more, and waits for what is under way."""
+        """Stops sending, and waits for the records in flight."""
         self._stopping.set()
         self.join()
         if left := self._producer.flush(WHOLE_S):
@@ -132,13 +132,13 @@ class Numberer(threading.Thread):
 
 
 class Company:
-    """A process of members, that may be killed."""
+    """A process of members that may be killed."""
 
     def __init__(self, path: Path, bootstrap: str, pace_s: float) -> None:
         self.path = path
         self.members: dict[str, dict[str, Any]] = {}
         self.names: list[str] = []
-        """Of all that were ever here: some may be about to leave."""
+        """Names of all members ever started here: some may be about to leave."""
         self._log = path.with_suffix(".log").open("ab")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.system.group_members", bootstrap, TOPIC, str(path), str(pace_s)],
@@ -162,13 +162,13 @@ class Company:
         self._tell(do="restart", name=name)
 
     def kill(self) -> None:
-        """All its members at once, without a word."""
+        """Kills all its members at once, without a LeaveGroup."""
         self._process.kill()
         self._process.wait()
         self._close()
 
     def finish(self) -> list[str]:
-        """All leave; what is wrong with that."""
+        """Lets all members leave; returns what went wrong."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -182,7 +182,7 @@ class Company:
         return [f"{self.path.stem} ended with {code}: {said}"] if code else []
 
     def abandon(self) -> None:
-        """However it is."""
+        """Kills the process if it still runs."""
         if self._process.poll() is None:
             self.kill()
 
@@ -198,7 +198,7 @@ class Company:
 
 
 class Crowd(threading.Thread):
-    """All members; while it runs, they come and go."""
+    """All members; while the thread runs, members come and go."""
 
     def __init__(self, directory: Path, bootstrap: str, members: int, random: Random, pace_s: float) -> None:
         super().__init__(name="crowd", daemon=True)
@@ -273,7 +273,7 @@ class Crowd(threading.Thread):
         self.done[what] += 1
 
     def kill(self, company: Company | None = None) -> None:
-        """A process; another one with as many members follows, the static ones under their old names."""
+        """Kills a process and starts another with as many members; static members keep their instance ids."""
         company = company or self._random.choice(self._companies)
         self._companies.remove(company)
         company.kill()
@@ -287,13 +287,13 @@ class Crowd(threading.Thread):
         self._found(specs)
 
     def finish(self) -> None:
-        """Everybody leaves."""
+        """Lets all members leave."""
         for each in self._companies:
             self.problems += each.finish()
 
 
 def buried(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same, with an end for every life whose process was killed."""
+    """The entries plus an `ended` entry for every life whose process was killed."""
     last: dict[str, dict[str, Any]] = {}
     more = []
     for each in entries:
@@ -311,14 +311,14 @@ def buried(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Asker:
-    """Fetches the offsets of groups as an operator does, with our own client, and writes them down."""
+    """Fetches the offsets of groups as an operator does, with our own client, and writes them to a diary."""
 
     def __init__(self, bootstrap: str, diary: Diary) -> None:
         self._address = bootstrap
         self._diary = diary
 
     def offsets(self, group: str) -> dict[int, int]:
-        """Asks until there is an answer."""
+        """Retries until there is a response."""
         deadline = time.monotonic() + WHOLE_S
         while True:
             began = time.monotonic_ns()
@@ -339,7 +339,7 @@ class Asker:
 
 
 def until_whole(town: Town) -> list[Topic]:
-    """All replicas are in sync, those of the offsets, too."""
+    """Waits until all replicas are in sync, including those of the offsets topic."""
     deadline, behind = time.monotonic() + WHOLE_S, "nobody answers"
     while time.monotonic() < deadline:
         try:
@@ -361,7 +361,7 @@ def until_whole(town: Town) -> list[Topic]:
 
 
 def coordinator_of(group: str, topics: list[Topic]) -> int:
-    """Who leads the group's partition of the offsets."""
+    """The leader of the group's partition of the offsets topic."""
     partitions = next(topic.partitions for topic in topics if topic.name == OFFSETS_TOPIC)
     wanted = partition_of(group, len(partitions))
     return next(each.leader for each in partitions if each.index == wanted)
@@ -372,7 +372,7 @@ def coordinator_of(group: str, topics: list[Topic]) -> int:
 
 @dataclass
 class Outcome:
-    """What a storm came to."""
+    """The result of a storm."""
 
     members: int
     kills: int
@@ -387,7 +387,7 @@ class Outcome:
     findings: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """For people."""
+        """A summary for people."""
         more = [f"... and {len(self.findings) - SHOWN_MAX} more"] if len(self.findings) > SHOWN_MAX else []
         return "\n".join(
             [f"{HEAD}\n{cells(self.members, [vars(self)])}", str(self.done), *self.findings[:SHOWN_MAX], *more]
@@ -408,7 +408,7 @@ def run(
     plant: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """As many kills and rebalances as are asked for, or as the time allows; then calm, and a look at the diaries."""
+    """Runs until the requested kills and rebalances or the time limit are reached, then checks the diaries."""
     began = time.monotonic()
     random = Random(seed)
     shelf = Shelf(directory)
@@ -485,12 +485,12 @@ def run(
 
 
 def _rebalances(seen: set[int]) -> int:
-    """The first generation is none."""
+    """The first generation is not a rebalance."""
     return len(seen) - 1
 
 
 def _until_all_is_read(asker: Asker, load: Numberer, calm_s: float) -> list[str]:
-    """All groups have committed the end of all partitions, or else what is missing."""
+    """Waits until all groups have committed the end of all partitions; returns what is missing at the deadline."""
     deadline = time.monotonic() + calm_s
     wanted = dict(enumerate(load.ends))
     while True:
@@ -526,7 +526,7 @@ def main() -> None:
     )
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no process stays behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # no process is left running
     seed = options.seed if options.seed is not None else 1 + len(load_runs())
     directory = options.keep or Path(tempfile.mkdtemp(prefix="penstock-storm-"))
     directory.mkdir(parents=True, exist_ok=True)
@@ -564,7 +564,7 @@ def load_runs() -> list[dict[str, Any]]:
 
 
 def write(runs: list[dict[str, Any]]) -> None:
-    """The page; what was learned of a piece with findings stands in the table of runs under `told`."""
+    """Writes the page; explanations of findings are in the runs file under `told`."""
     (RESULTS / "group-storm.json").write_text(json.dumps(runs, indent=1) + "\n")
     learned = "".join(f"**Seed {each['seed']}**: {each['told']}\n\n" for each in runs if "told" in each)
     text = f"""# Groups in a storm
@@ -587,7 +587,7 @@ committed that nobody in the group had read, and every group reads every record.
 {cells(max((each["members"] for each in runs), default=0), runs)} | | |
 {chr(10).join(f"{cells(n['members'], [n])} {n['date']} | {n['revision']} | {n['seed']} |" for n in runs)}
 
-{learned}The first line has all pieces together. `./dev group-storm` adds to this table; Python
+{learned}The first line has all pieces together. `./dev campaign group-storm` adds to this table; Python
 {platform.python_version()}, 2 shared cores, 24 GiB. No finding in n kills means, at 95 %, fewer than 3 in n. The same
 with a bug in the nodes must fail, as `python -m tests.system.group_storm --members 12 --kills 3 --rebalances 5 --plant
 forget-commits`.
@@ -596,7 +596,7 @@ forget-commits`.
 
 
 def cells(members: int, runs: list[dict[str, Any]]) -> str:
-    """Pieces, added up."""
+    """A table row that adds up pieces."""
     names = ("kills", "members_killed", "written", "commits", "fetches", "lost", "seconds")
     sums = {name: sum(each[name] for each in runs) for name in names}
     flavours = [sum(each["rebalances"][flavour] for each in runs) for flavour in FLAVOURS]

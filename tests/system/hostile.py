@@ -1,7 +1,8 @@
-"""A bad neighbour: `python -m tests.system.hostile HOST PORT SLOW BAD SECONDS`.
+"""A hostile client: `python -m tests.system.hostile HOST PORT SLOW BAD SECONDS`.
 
-Opens slow connections that send a frame byte by byte and never finish it, says so, and then lets bad ones come, evenly
-spread over the time: frames of 2 GiB, arrays and tagged fields of 2³¹ elements. Each of those must be closed at once.
+Opens slow connections that send a frame byte by byte and never finish it, reports that they are open, and then opens
+bad ones, evenly spread over the time: frames of 2 GiB, arrays and tagged fields of 2³¹ elements. The node must close
+each of the bad ones at once.
 """
 
 import itertools
@@ -24,7 +25,7 @@ SLOW = struct.pack(">i", 60 * 1024 * 1024) + struct.pack(">hhih", 0, 9, 1, 2) + 
 
 
 def main(host: str, port: int, slow: int, bad: int, seconds: float) -> None:
-    os.nice(19)  # it stands for other machines: it takes the node's attention, not its processor
+    os.nice(19)  # it stands for other machines: it must not take the node's CPU time
     half_open = []
     for _ in range(slow):
         connection = socket.create_connection((host, port))

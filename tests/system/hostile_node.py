@@ -1,8 +1,8 @@
 """A node that measures itself: `python -m tests.system.hostile_node DIR`.
 
-Prints the addresses of its listeners. Each line on standard input is an order: `begin` forgets what was measured and
-gives freed memory back to the system; `end` prints what the time since then has cost; after `rest` nothing is measured
-any more, which itself takes time. Standard input ends, so does it.
+Prints the addresses of its listeners. Each line on standard input is a command: `begin` resets the measurement and
+returns freed memory to the system; `end` prints the cost since then; `rest` ends measuring, which itself takes time.
+The node stops when standard input ends.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ CLEAR: Final = Path("/proc/self/clear_refs")
 
 
 class Meter:
-    """The longest time that the loop spent in one callback, and the most memory that the process has had."""
+    """Measures the longest callback of the event loop, and the peak memory of the process."""
 
     def __init__(self) -> None:
         self.wall_s = self.cpu_s = 0.0
         self.stall_s = 0.0
-        """Without the time in which other processes had the processor that the loop's thread was ready for."""
+        """Excludes the time in which the loop's thread was runnable but other processes had the CPU."""
         self.where = ""
         self.began_bytes = 0
         self.began_cpu_s = 0.0
@@ -67,7 +67,7 @@ class Meter:
         }
 
     def on_collection(self, phase: str, _info: dict[str, Any]) -> None:
-        """Garbage is collected; whoever does it has the interpreter for itself."""
+        """Measures garbage collections; the collecting thread holds the interpreter meanwhile."""
         if phase == "start":
             self._collects_since_s = time.thread_time()
         else:
@@ -94,13 +94,13 @@ class Meter:
         events.Handle._run = run  # type: ignore[method-assign,assignment]
 
     def rest(self) -> None:
-        """Measures nothing any more."""
+        """Stops measuring."""
         gc.callbacks.remove(self.on_collection)
         events.Handle._run = self._original  # type: ignore[method-assign]
 
 
 def name_of(handle: events.Handle) -> str:
-    """What it called; its representation would show whole requests."""
+    """The name of the callback; its representation would show whole requests."""
     callback: Any = handle._callback  # type: ignore[attr-defined]
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
@@ -110,7 +110,7 @@ def name_of(handle: events.Handle) -> str:
 
 
 def status(name: str) -> int:
-    """A figure of this process, in bytes."""
+    """A value from this process's status file, in bytes."""
     for line in STATUS.read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1]) * 1024

@@ -1,14 +1,17 @@
-"""Requests that are built to cost most, for every API and version, against a real node that measures itself.
+"""Requests built to cost the most, for every API and version, against a real node that measures itself.
 
     python -m tests.system.hostile_requests --record                        everything, an hour
+    python -m tests.system.hostile_requests --apis FETCH --record           some rows anew
     python -m tests.system.hostile_requests --apis FETCH,METADATA --last    the last version of two APIs
+    python -m tests.system.hostile_requests --only-siege --record           the last part anew, on a quiet machine
 
-Each way in which a request can be made costly (`tests/costly.py`) is sent in four sizes: as large as what is decoded on
-the loop, as large as the budget allows, 15 MiB, and 95 MiB. Requests whose names and numbers have a meaning
+Each way in which a request can be made costly (`tests/costly.py`) is sent in four sizes: the largest that is decoded on
+the loop, the largest that the budget allows, 15 MiB, and 95 MiB. Requests with meaningful names and numbers
 (`tests/unit/server/large_requests.py`) are sent as large as the budget allows. The node's longest callback, the growth
-of its memory and the size of the answer are held against their bounds. A measurement that is over its bound is
-repeated: a busy machine only adds. Then ten connections send such requests at once, while other clients go on: their
-p99 is compared with the one without, in turns. `--record` writes docs/results/budgets.md.
+of its memory and the size of the response are compared with their bounds. A measurement over its bound is repeated: a
+busy machine only adds. Then ten connections send such requests at once, while other clients go on; rounds with and
+without them alternate and their p99 is compared, because other work on the machine would hide the difference.
+`--record` writes docs/results/budgets.md.
 """
 
 import argparse
@@ -33,8 +36,9 @@ from typing import Any, Final, NamedTuple
 from penstock.model.errors import ProtocolError, RequestTooCostly
 from penstock.model.limits import DEFAULT_LIMITS, MIB
 from penstock.records.builder import BatchBuilder
-from penstock.server.dispatch import Dispatch, Route
-from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS, HANDLERS
+from penstock.server.connections.dispatch import Dispatch
+from penstock.server.connections.serving import Route
+from penstock.server.handlers.tables import BROKER_HANDLERS, BROKER_ONLY, CONTROLLER_HANDLERS
 from penstock.wire.api import CONTROLLER_ONLY, Api, response_class
 from penstock.wire.budget import Budget, request_budget
 from penstock.wire.codec import decode, decode_request, encode
@@ -59,11 +63,11 @@ from tests.unit.server.large_requests import TOPIC, arrays_of, widened
 RESULTS: Final = ROOT / "docs" / "results"
 STALL_MS_MAX: Final = 50.0
 GROWTH_BYTES: Final = 16 * MIB
-"""Beyond twice the frame."""
+"""Allowed growth beyond twice the frame."""
 TRIES: Final = 5
 ANSWER_S: Final = 20.0
 WAITS: Final = frozenset({Api.JOIN_GROUP, Api.CONSUMER_GROUP_HEARTBEAT, Api.FETCH})
-"""What may wait for something else than its turn: an answer that does not come soon says nothing."""
+"""APIs that may wait for an event: a response that does not come soon proves nothing."""
 WAIT_S: Final = 3.0
 SHRUNK: Final = 16
 """A budget is first tried at this fraction of its size: charges are proportional to elements."""
@@ -73,21 +77,21 @@ CONNECTIONS: Final = 10
 ROUNDS: Final = 6
 ROUND_S: Final = 3.0
 IDLE_SHARE: Final = 0.06
-"""What a node that does nothing takes of a processor, at most."""
+"""The most CPU share that an idle node takes."""
 P99_TIMES_MAX: Final = 2.0
 COSTLIEST: Final = 20
-"""So many of all requests by each measure are sent by ten connections at once."""
+"""The number of requests, by each measure, that ten connections then send at once."""
 
 
 class Sent(NamedTuple):
-    """One request, and what it cost."""
+    """One request and its cost."""
 
     api: str
     version: int
     case: str
     frame_bytes: int
     answer_bytes: int
-    """0 if the connection was closed, -1 if no answer came in time."""
+    """0 if the connection was closed, -1 if no response came in time."""
     stall_ms: float
     stall_cpu_ms: float
     grown_bytes: int
@@ -97,7 +101,7 @@ class Sent(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        """Bounds that were not kept."""
+        """Bounds that were exceeded."""
         found = []
         if self.stall_ms > STALL_MS_MAX:
             found.append(f"the loop stood still for {self.stall_ms:.0f} ms ({self.stall_cpu_ms:.0f} of CPU)")
@@ -119,14 +123,14 @@ class Sent(NamedTuple):
 
 
 class Client:
-    """A connection that sends frames and reads answers."""
+    """A connection that sends frames and reads responses."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, frame: bytes | bytearray) -> bool:
-        """Whether it was taken; False if the node closed the connection meanwhile."""
+        """Whether the frame was sent; False if the node closed the connection meanwhile."""
         try:
             self.socket.sendall(frame)
         except ConnectionError:
@@ -134,7 +138,7 @@ class Client:
         return True
 
     def receive(self, timeout_s: float) -> bytes | None:
-        """The next answer; None if the connection was closed. TimeoutError if there is none in time."""
+        """The next response; None if the connection was closed. TimeoutError if there is none in time."""
         self.socket.settimeout(timeout_s)
         try:
             head = self._exactly(4)
@@ -185,7 +189,7 @@ class Target:
         return found
 
     def until_idle(self) -> None:
-        """What was asked of it before is done, or has been for a quarter of a minute."""
+        """Waits until earlier requests are processed, at most 15 s."""
         deadline_s, before_s = time.monotonic() + 15.0, -1.0
         while (taken_s := self._cpu_s()) - before_s > IDLE_SHARE / 2 and time.monotonic() < deadline_s:
             before_s = taken_s
@@ -196,7 +200,7 @@ class Target:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def rest(self) -> None:
-        """Measures nothing any more."""
+        """Stops measuring."""
         self._order("rest")
 
     def _order(self, order: str) -> None:
@@ -232,12 +236,11 @@ def a_target(directory: Path) -> Iterator[Target]:
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+                process.kill()  # it has thousands of topics by now
 
 
 def prepare(target: Target) -> None:
-    """What hostile requests may name: topics, a group, producers."""
+    """Creates the topics, group and producers that hostile requests name."""
     client = Client(target.address)
     topics = [
         CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, assignments=(), configs=()),
@@ -295,7 +298,7 @@ def topic_id_of(target: Target) -> bytes:
 
 
 class Case(NamedTuple):
-    """One request that is to be sent."""
+    """One request to send."""
 
     route: Route
     version: int
@@ -305,8 +308,8 @@ class Case(NamedTuple):
 
 
 def routes() -> dict[int, tuple[Route, bool]]:
-    """Everything that is served, and whether on the listener for controllers only."""
-    broker = Dispatch(HANDLERS, leaves_out=CONTROLLER_ONLY).routes
+    """All served routes, and whether each is served only on the controller listener."""
+    broker = Dispatch(BROKER_HANDLERS, leaves_out=CONTROLLER_ONLY).routes
     controller = Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY).routes
     return {key: (route, key not in broker) for key, route in (controller | broker).items()}
 
@@ -314,7 +317,7 @@ def routes() -> dict[int, tuple[Route, bool]]:
 def cases_of(
     route: Route, version: int, *, is_for_controller: bool, topic_id: bytes, sizes: Sequence[int | None]
 ) -> Iterator[Case]:
-    """All requests of an API in a version; a size of None is what the budget allows."""
+    """All requests of an API in a version; a size of None means the largest that the budget allows."""
     for each in costly(route.request, version):
         for size in sizes if len(each.body(100_000)) != len(each.body(50_000)) else sizes[:1]:
             make = partial(each.body, size) if size is not None else partial(_largest, route, version, each)
@@ -340,14 +343,14 @@ def _meant(route: Route, version: int, wide: tuple[str, ...], topic_id: bytes, *
 
 
 def _harmless(request: Request) -> Request:
-    """Without making topics or partitions by the thousand: what the cluster holds is not what a request costs."""
+    """Creates no topics or partitions by the thousand: cluster state is not a cost of the request."""
     if request.KEY in (Api.CREATE_TOPICS, Api.CREATE_PARTITIONS):
         request.validate_only = True  # type: ignore[attr-defined]
     return request
 
 
 def _real_batches(route: Route, version: int) -> Iterator[Case]:
-    """Records to many partitions, as many bytes as a frame takes."""
+    """Records to many partitions, up to the maximum frame size."""
     builder = BatchBuilder()
     while builder.size_bytes < MIB - 2048:
         builder.append(b"k", bytes(1_000), timestamp_ms=int(time.time() * 1000))
@@ -365,7 +368,7 @@ def _encoded(request: Request, version: int) -> bytes:
 
 
 def largest_within_budget(route: Route, version: int, case: Costly) -> int:
-    """The size of the largest body that is not refused for what it would cost."""
+    """The size of the largest body that is not rejected as too costly."""
     limits = DEFAULT_LIMITS
     full = request_budget(limits)
     small = Budget(full.elements // SHRUNK, full.memory_bytes // SHRUNK)
@@ -418,7 +421,7 @@ def frame_of(case: Case) -> bytes:
 
 
 def measure(target: Target, case: Case, frame: bytes, tries: int = TRIES) -> Sent:
-    """The best of a few tries; one that is within all bounds is enough."""
+    """The best of a few tries; stops at the first that is within all bounds."""
     best: Sent | None = None
     for number in range(1, tries + 1):
         sent = _send(target, case, frame, number)
@@ -467,7 +470,7 @@ def _send(target: Target, case: Case, frame: bytes, number: int) -> Sent:
 
 
 def costliest(sent: Sequence[tuple[Sent, bytes]]) -> list[tuple[Sent, bytes]]:
-    """Those that took most of the processor, most memory, the longest stalls; and the largest."""
+    """The requests with the most CPU time, the most memory and the longest stalls, and the largest ones."""
     by_cpu = sorted(sent, key=lambda each: -each[0].cpu_ms)[:COSTLIEST]
     by_memory = sorted(sent, key=lambda each: -each[0].grown_bytes)[: COSTLIEST // 2]
     by_stall = sorted(sent, key=lambda each: -each[0].stall_cpu_ms)[: COSTLIEST // 2]
@@ -545,7 +548,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, slots=True)
 class Siege:
-    """What other clients noticed of ten hostile ones: medians of rounds."""
+    """The effect of ten hostile clients on others: medians of rounds."""
 
     p99_alone_ms: float
     p99_besieged_ms: float
@@ -555,12 +558,12 @@ class Siege:
 
     @property
     def times(self) -> float:
-        """How much longer."""
+        """The factor by which p99 grew."""
         return self.p99_besieged_ms / self.p99_alone_ms
 
 
 def besiege(target: Target, frames: Sequence[bytes], directory: Path, rounds: int = ROUNDS) -> Siege:
-    """Ten connections send these frames, again and again; three clients produce, fetch and ask meanwhile."""
+    """Ten connections send these frames repeatedly; three clients produce, fetch and send ApiVersions meanwhile."""
     target.rest()
     place = directory / "frames"
     place.mkdir()
@@ -634,7 +637,15 @@ def say(sentence: str) -> None:
 SIZES: Final[tuple[int | None, ...]] = (60 * 1024, None, 15 * MIB, 95 * MIB)
 
 
-def run(arguments: argparse.Namespace, directory: Path) -> tuple[list[Sent], Siege | None]:
+class Found(NamedTuple):
+    """Results of a run."""
+
+    sent: list[Sent]
+    costliest: list[Sent]
+    siege: Siege | None
+
+
+def run(arguments: argparse.Namespace, directory: Path) -> Found:
     chosen = [Api[name] for name in arguments.apis.split(",")] if arguments.apis else None
     dice = random.Random(arguments.seed)
     sent: list[Sent] = []
@@ -670,23 +681,74 @@ def run(arguments: argparse.Namespace, directory: Path) -> tuple[list[Sent], Sie
         siege = None
         if not arguments.no_siege and worst:
             siege = besiege(target, [frame for _, frame in worst], directory)
-            say(f"{siege} {siege.times:.2f} times")
-    return sent, siege
+    return Found(sent, [one for one, _ in worst], siege)
 
 
-def write(sent: Sequence[Sent], siege: Siege | None) -> None:
-    faults = [each for each in sent if each.faults]
+def siege_again(directory: Path) -> Siege:
+    """Repeats the siege with the costliest requests of the last recorded run."""
+    wanted = {
+        (each["api"], each["version"], each["case"], each["frame_bytes"]) for each in recorded().get("costliest", ())
+    }
+    assert wanted, "there is no recorded run; record one first"
+    with a_target(directory) as target:
+        topic_id = topic_id_of(target)
+        frames: list[bytes] = []
+        for route, is_for_controller in routes().values():
+            for version in sorted({version for api, version, _, _ in wanted if api == route.api.title}):
+                for case in cases_of(
+                    route, version, is_for_controller=is_for_controller, topic_id=topic_id, sizes=SIZES
+                ):
+                    frame = frame_of(case)
+                    if (route.api.title, version, case.name, len(frame)) in wanted:
+                        frames.append(frame)
+        assert len(frames) >= len(wanted) - 2, "requests are made differently by now; record all anew"
+        return besiege(target, frames, directory)
+
+
+def recorded() -> dict[str, Any]:
+    path = RESULTS / "budgets.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def record(found: Found, *, is_piece: bool) -> None:
+    """Records a run; a run of some APIs replaces only their rows."""
     by_api: dict[str, list[Sent]] = {}
-    for each in sent:
+    for each in found.sent:
         by_api.setdefault(each.api, []).append(each)
-    rows = "\n".join(
-        f"| {api} | {min(each.version for each in mine)}–{max(each.version for each in mine)} | {len(mine):,} "
-        f"| {sum(each.answer_bytes == 0 for each in mine):,} "
-        f"| {max(each.stall_ms for each in mine):.0f} "
-        f"| {max(each.grown_bytes - 2 * each.frame_bytes for each in mine) / 1e6:.1f} "
-        f"| {max(each.answer_bytes for each in mine):,} |"
+    rows = {
+        api: {
+            "versions": f"{min(each.version for each in mine)}–{max(each.version for each in mine)}",
+            "requests": len(mine),
+            "refused": sum(each.answer_bytes == 0 for each in mine),
+            "stall_ms": max(each.stall_ms for each in mine),
+            "beyond_bytes": max(each.grown_bytes - 2 * each.frame_bytes for each in mine),
+            "answer_bytes": max(each.answer_bytes for each in mine),
+            "revision": revision(),
+        }
         for api, mine in sorted(by_api.items())
+    }
+    kept = recorded() if is_piece else {}
+    faults = [each for each in kept.get("faults", ()) if each["api"] not in rows]
+    write(
+        {
+            "rows": dict(sorted({**kept.get("rows", {}), **rows}.items())),
+            "faults": faults + [each._asdict() for each in found.sent if each.faults],
+            "costliest": kept["costliest"] if kept else [each._asdict() for each in found.costliest],
+            "siege": kept.get("siege") if found.siege is None else asdict(found.siege),
+            "date": datetime.date.today().isoformat(),
+        }
     )
+
+
+def write(kept: dict[str, Any]) -> None:
+    """Writes the page and its data."""
+    rows = "\n".join(
+        f"| {api} | {row['versions']} | {row['requests']:,} | {row['refused']:,} | {row['stall_ms']:.0f} "
+        f"| {row['beyond_bytes'] / 1e6:.1f} | {row['answer_bytes']:,} | {row['revision']} |"
+        for api, row in kept["rows"].items()
+    )
+    siege = None if kept["siege"] is None else Siege(**kept["siege"])
     text = f"""# Requests that are built to cost most
 
 Every served API and version, every array and string of it, in sizes up to 95 MiB, against one node with topics, a group
@@ -695,11 +757,11 @@ processes had its processor; {STALL_MS_MAX:.0f} ms are allowed. *Memory beyond* 
 peak, less twice the frame; {GROWTH_BYTES / 1e6:.1f} MB are allowed. A measurement over a bound is repeated up to
 {TRIES} times and the best counts: a busy machine only adds.
 
-| API | Versions | Requests | Refused | Longest stall, ms | Memory beyond, MB | Largest answer, bytes |
-|---|---|--:|--:|--:|--:|--:|
+| API | Versions | Requests | Refused | Longest stall, ms | Memory beyond, MB | Largest answer, bytes | Revision |
+|---|---|--:|--:|--:|--:|--:|---|
 {rows}
 
-Over a bound: {len(faults)} of {len(sent):,}.
+Over a bound: {len(kept["faults"])} of {sum(row["requests"] for row in kept["rows"].values()):,}.
 """
     if siege is not None:
         text += f"""
@@ -709,14 +771,11 @@ versions: p99 {siege.p99_besieged_ms:.2f} ms, without them {siege.p99_alone_ms:.
 in turns.
 """
     text += f"""
-`./dev budgets` writes this page; {datetime.date.today().isoformat()}, revision {revision()},
-Python {sys.version.split()[0]}, 2 shared cores.
+`./dev campaign budgets` writes this page, `./dev campaign budgets --apis FETCH,METADATA` some rows of it;
+{kept["date"]}, Python {sys.version.split()[0]}, 2 shared cores.
 """
     (RESULTS / "budgets.md").write_text(text)
-    summary = {"requests": len(sent), "faults": [each._asdict() for each in faults]}
-    (RESULTS / "budgets.json").write_text(
-        json.dumps(summary | {"siege": asdict(siege) if siege else None}, indent=1) + "\n"
-    )
+    (RESULTS / "budgets.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def main() -> None:
@@ -727,15 +786,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tries", type=int, default=TRIES)
     parser.add_argument("--no-siege", action="store_true")
+    parser.add_argument("--only-siege", action="store_true", help="with the costliest requests of the recorded run")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--record", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        sent, siege = run(arguments, Path(directory))
-    if arguments.record:
-        write(sent, siege)
-    say(f"{len(sent):,} requests, {sum(bool(each.faults) for each in sent)} over a bound")
-    if any(each.faults for each in sent) or (siege is not None and siege.times > P99_TIMES_MAX):
+        found = Found([], [], siege_again(Path(directory))) if arguments.only_siege else run(arguments, Path(directory))
+    if arguments.record and not arguments.only_siege:
+        record(found, is_piece=bool(arguments.apis))
+    elif arguments.record and found.siege is not None:
+        write(recorded() | {"siege": asdict(found.siege), "date": datetime.date.today().isoformat()})
+    faults = sum(bool(each.faults) for each in found.sent)
+    if not arguments.only_siege:
+        say(f"{len(found.sent):,} requests, {faults} over a bound")
+    if found.siege is not None:
+        say(f"{found.siege} {found.siege.times:.2f} times")
+    if faults or (found.siege is not None and found.siege.times > P99_TIMES_MAX):
         raise SystemExit(1)
 
 

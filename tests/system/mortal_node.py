@@ -1,4 +1,4 @@
-"""A node of a cluster in a process of its own that is killed, paused or loses its power, and is started again."""
+"""A cluster node in a process of its own that is killed, paused or loses its power, and is started again."""
 
 import signal
 import subprocess
@@ -15,11 +15,11 @@ END_S: Final = 20.0
 
 
 class Broken(AssertionError):
-    """A promise was broken."""
+    """A guarantee was violated."""
 
 
 class MortalNode:
-    """One node, life after life."""
+    """One node across restarts."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class MortalNode:
         self.witness_path = directory / f"node-{node_id}.witness"
         self.file = directory / f"node-{node_id}.properties"
         self.build = PRESENT
-        """What its next life runs."""
+        """The build that its next start runs."""
         self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._lossy_seed = lossy_seed
         self._plant = plant
         self._prefix = prefix
-        """What the command is run by, as in another network namespace."""
+        """A command that runs the node, as in another network namespace."""
         self._has_witness = has_witness
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
@@ -82,7 +82,7 @@ class MortalNode:
         self._process.wait(END_S)
 
     def stop(self) -> None:
-        """However it is."""
+        """Stops the node in whatever state it is."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -93,7 +93,7 @@ class MortalNode:
 
     @property
     def logs(self) -> Path:
-        """Where its partitions lie."""
+        """The directory of its partitions."""
         return self.data / "logs"
 
     @property

@@ -1,7 +1,7 @@
-"""A network of our own: every node in a namespace with an address of its own, and a router between them that can cut.
+"""A private network: every node in a namespace with its own address, and a router between them that can cut links.
 
-Cuts are made by the router, in one direction: nothing that one node sends to another arrives any more, and neither of
-them is told. Whoever wants to talk to the nodes enters the router (`Network.enter`).
+The router cuts one direction: packets that one node sends to another are dropped, and neither node is notified. A
+process that wants to connect to the nodes enters the router (`Network.enter`).
 """
 
 import ctypes
@@ -17,7 +17,7 @@ PREFIX: Final = "10.77"
 
 
 class Network:
-    """Namespaces `<name>-router`, `<name>-1`, `<name>-2` and so on; they are gone at the end."""
+    """Namespaces `<name>-router`, `<name>-1`, `<name>-2` and so on; they are deleted at the end."""
 
     def __init__(self, name: str, node_ids: Iterable[int]) -> None:
         self._name = name
@@ -39,15 +39,15 @@ class Network:
         self._stack.close()
 
     def address(self, node_id: int) -> str:
-        """Where a node listens."""
+        """A node's address."""
         return f"{PREFIX}.{node_id}.2"
 
     def prefix(self, node_id: int) -> list[str]:
-        """What runs a command in a node's namespace."""
+        """The command prefix that runs a command in a node's namespace."""
         return ["ip", "netns", "exec", f"{self._name}-{node_id}"]
 
     def enter(self) -> None:
-        """This thread, and whatever it starts from now on, is in the router; at the end it is where it was."""
+        """Moves this thread, and processes it starts from now on, into the router until the end."""
         before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         self._stack.callback(_go_to, before)
         _go_to(os.open(f"/run/netns/{self._router}", os.O_RDONLY))
@@ -55,13 +55,13 @@ class Network:
     # --- cuts
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Nothing that the one sends reaches the other."""
+        """Drops all packets from the sender to the receiver."""
         if (sender, receiver) not in self._cuts:
             self._cuts.add((sender, receiver))
             self._rule("add", sender, receiver)
 
     def heal(self) -> None:
-        """All is as it was."""
+        """Removes all cuts."""
         for sender, receiver in self._cuts:
             self._rule("del", sender, receiver)
         self._cuts.clear()
@@ -70,7 +70,7 @@ class Network:
         way = ["from", self.address(sender), "to", self.address(receiver)]
         self._in(self._router, "ip", "rule", word, *way, "blackhole")
 
-    # --- making it
+    # --- setup
 
     def _make(self, namespace: str) -> None:
         _run("ip", "netns", "add", namespace)

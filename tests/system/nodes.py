@@ -1,4 +1,4 @@
-"""A node in a process of its own, and what it costs."""
+"""A node in a process of its own, and its memory use."""
 
 import os
 import socket
@@ -22,18 +22,18 @@ class NodeProcess:
 
     @property
     def resident_bytes(self) -> int:
-        """Its memory."""
+        """Resident memory."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
     @property
     def log(self) -> str:
-        """What it said."""
+        """Its log output."""
         return self.log_path.read_text()
 
 
 @contextmanager
 def a_node(directory: Path) -> Iterator[NodeProcess]:
-    """Starts a node, and stops it at the end; it must stop well."""
+    """Starts a node, and stops it at the end; it must exit with 0."""
     log_path = directory / "log"
     with log_path.open("wb") as log:
         command = [sys.executable, "-m", "tests.system.serve", str(directory / "data")]
@@ -67,7 +67,7 @@ while data := connection.recv(65536):
 
 @contextmanager
 def an_echo() -> Iterator[socket.socket]:
-    """A connection to a process that does nothing but echo: how long that takes is the machine's own business."""
+    """A connection to a process that only echoes: its latency is the baseline of the machine."""
     with subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         with socket.create_connection(("127.0.0.1", int(process.stdout.readline()))) as connection:

@@ -1,7 +1,7 @@
-"""Builds of this package that know less: copies of its sources whose highest feature levels are lower.
+"""Older builds of this package: copies of its sources with lower maximum feature levels.
 
-A process runs such a build by its PYTHONPATH. It is what an older version would be to the nodes beside it: it tells,
-registers and records the lower levels, and cannot go along with higher ones.
+A process runs such a build through its PYTHONPATH. To the nodes beside it, it behaves like an older version: it
+reports, registers and records the lower levels, and does not support higher ones.
 """
 
 import os
@@ -24,20 +24,20 @@ class Build(NamedTuple):
     """A version of the package."""
 
     level: int
-    """Of metadata.version, the highest that it knows."""
+    """The highest metadata.version that it supports."""
     path: Path | None = None
-    """Where it lies; None is the sources at hand."""
+    """Its directory; None means the present sources."""
 
     @property
     def levels(self) -> Mapping[str, int]:
-        """What is in force when all nodes have it, and their levels were raised."""
+        """The feature levels in force once all nodes run this build and their levels were raised."""
         if self.path is not None:
             return {METADATA: self.level}
         return {each.name: each.max_version for each in SUPPORTED_FEATURES}
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables of a process that runs it."""
+        """Environment variables of a process that runs it."""
         return {} if self.path is None else {"PYTHONPATH": os.pathsep.join([str(self.path), str(ROOT)])}
 
 
@@ -45,7 +45,7 @@ PRESENT: Final = Build(MOST)
 
 
 def older_build(directory: Path, level: int) -> Build:
-    """A build that knows metadata.version up to this level, and no other feature."""
+    """A build that supports metadata.version up to this level, and no other feature."""
     assert LEAST <= level < MOST, f"there are builds of levels {LEAST} to {MOST - 1}"
     path = directory / f"build-{level}"
     shutil.copytree(ROOT / "src" / "penstock", path / "penstock", ignore=shutil.ignore_patterns("*.pyc.*"))

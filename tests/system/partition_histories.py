@@ -1,6 +1,6 @@
-"""What the metadata log says that partitions went through: moves, and whether they ever lacked a replica meanwhile.
+"""Partition histories from the metadata log: moves, and whether a partition ever lacked a replica meanwhile.
 
-Asking brokers now and then would miss what lasts a moment; the log has everything.
+Polling brokers would miss short-lived states; the log has everything.
 """
 
 from collections import Counter
@@ -11,14 +11,14 @@ from typing import TypeAlias
 
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.records import PartitionChangeRecord, PartitionRecord
-from penstock.server.metadata_log import METADATA_LOG, records_in, whole_batches
+from penstock.server.quorum.metadata_log import METADATA_LOG, records_in, whole_batches
 
 Key: TypeAlias = tuple[bytes, int]
 
 
 @dataclass
 class Life:
-    """A partition as it is after some record."""
+    """The state of a partition after some record."""
 
     replicas: tuple[int, ...] = ()
     isr: tuple[int, ...] = ()
@@ -26,24 +26,24 @@ class Life:
 
     @property
     def missing(self) -> set[int]:
-        """Who should be in sync and is not: whoever is on the way needs not be."""
+        """Replicas that should be in sync and are not; replicas that are being added need not be."""
         return set(self.replicas) - set(self.adding) - set(self.isr)
 
 
 @dataclass
 class Histories:
-    """All partitions."""
+    """The histories of all partitions."""
 
     lives: dict[Key, Life] = field(default_factory=dict)
     lacks: list[str] = field(default_factory=list)
     """Each time at which a replica that should have been in sync was not."""
     moves: int = 0
-    """Replicas that were sent on their way."""
+    """Number of replicas that were added by moves."""
     arriving_most: int = 0
-    """On their way to one broker at a time."""
+    """The most replicas that were being added to one broker at a time."""
 
     def follow(self, records: Iterable[MetadataRecord]) -> None:
-        """What came next."""
+        """Applies the next records."""
         for record in records:
             if isinstance(record, PartitionRecord | PartitionChangeRecord):
                 self._take(record)
@@ -67,7 +67,7 @@ class Histories:
 
 
 def histories_of(data: Path) -> Histories:
-    """By the log of a node, which may be running."""
+    """Reads the metadata log of a node, which may be running."""
     found = Histories()
     found.follow(_records(data / "logs" / METADATA_LOG))
     return found

@@ -19,20 +19,21 @@ from penstock.metadata.liveness import Liveness
 from penstock.metadata.names import METADATA_TOPIC
 from penstock.raft.replicas import VoterSet
 from penstock.replication.leader import Leader
-from penstock.server import quorum_runner
-from penstock.server.handlers import list_offsets
-from penstock.server.losses import Losses
-from penstock.server.metadata_log import open_metadata_log
-from penstock.server.node import Node
-from penstock.server.partition import Partition
-from penstock.server.producer_ids import ProducerIds
-from penstock.server.room import RoomWatch
+from penstock.server.broker import Broker
+from penstock.server.controller.producer_ids import ProducerIds
+from penstock.server.handlers.records import list_offsets
+from penstock.server.membership.disk_space import DiskSpaceWatch
+from penstock.server.partitions.partition import Partition
+from penstock.server.quorum import quorum_runner
+from penstock.server.quorum.metadata_log import open_metadata_log
+from penstock.server.replicas.data_loss_reports import DataLossReports
 
 FORGOTTEN_RECORDS = 6
 LATE_MS = 15_000
 
 
 def _put(owner: Any, name: str, bug: object) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name} any more: a bug there changes nothing"
     setattr(owner, name, bug)
 
 
@@ -138,7 +139,7 @@ def delete_alone() -> None:
 
 def lead_on_full_disk() -> None:
     """Nobody is told that a disk is full."""
-    _put(RoomWatch, "look", lambda _self: None)
+    _put(DiskSpaceWatch, "look", lambda _self: None)
 
 
 def fence_late() -> None:
@@ -155,11 +156,11 @@ def fence_late() -> None:
 def vouch_for_all() -> None:
     """Whoever comes back says that it has lost nothing, however it went."""
 
-    def previous_epoch(self: Node) -> int:
-        before = self.controller.image.brokers.get(self.settings.node_id)
+    def previous_epoch(self: Broker) -> int:
+        before = self._member.controller.image.brokers.get(self._settings.node_id)
         return -1 if before is None else before.epoch
 
-    _put(Node, "_previous_epoch", previous_epoch)
+    _put(Broker, "_previous_epoch", previous_epoch)
 
 
 def distrust_kills() -> None:
@@ -190,8 +191,8 @@ def cut_what_is_not_synced() -> None:
 
 def keep_losses_quiet() -> None:
     """What may be lost is said by nobody."""
-    _put(Losses, "led", lambda *_arguments: None)
-    _put(Losses, "_look", lambda *_arguments: None)
+    _put(DataLossReports, "led", lambda *_arguments: None)
+    _put(DataLossReports, "_look", lambda *_arguments: None)
 
 
 def tell_an_old_end() -> None:

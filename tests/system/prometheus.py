@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from harness.ports import free_port
 from tests.compatibility import debian
-from tests.system.victim import free_port
 
 PACKAGE = "prometheus"
 READY_S = 30.0
@@ -28,7 +28,7 @@ def promtool(*arguments: str, cwd: Path, given: bytes = b"") -> "subprocess.Comp
 
 
 class Prometheus:
-    """Started on entering, stopped on leaving. Alerts wait for nothing: what is so at a look fires."""
+    """Runs while the context is entered. Alerts have no `for` delay: a condition fires at its first evaluation."""
 
     def __init__(self, directory: Path, targets: Sequence[str]) -> None:
         self._home = directory / "prometheus"
@@ -72,7 +72,7 @@ class Prometheus:
         return (self._home / "log").read_text(errors="replace")
 
     def query(self, expression: str) -> list[Sample]:
-        """What an expression gives now."""
+        """The current value of an expression."""
         answer = self._get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
         assert answer is not None, f"not answered: {expression}\n{self.log[-2000:]}"
         found: dict[str, Any] = json.loads(answer)
@@ -84,7 +84,7 @@ class Prometheus:
         return {labels["alertname"] for labels, _ in self.query('ALERTS{alertstate="firing"}')}
 
     def until(self, is_so: Any, limit_s: float) -> None:
-        """Waits for something to become true; what is awaited says what it is."""
+        """Waits until a condition holds."""
         assert self._process is not None
         deadline = time.monotonic() + limit_s
         while not is_so():

@@ -2,16 +2,17 @@
 
     python -m tests.system.rolling_upgrade --rolls 5 --record
 
-All nodes begin with an older build: the package copied, its highest metadata.version lowered, without
-eligible.leader.replicas.version (`older_build`). Each roll brings them to the next build, the last one to the sources
-at hand: one node after the other is stopped (SIGTERM) and started anew, the active controller last, the next one when
-all replicas are in sync again. Half-way one node goes back to the old build and forth again, and `penstock cluster
-features --raise` is refused, because of the nodes that do not know the level yet. When all have the new build it raises
-the levels; from then on a node of the old build is not let in, and says what to do. All of it under acks=all with
-idempotence: 0 delivery failures, nothing lost, doubled or out of order, replicas equal on the stopped disks.
+All nodes begin with an older build: a copy of the package with a lower maximum metadata.version, without
+eligible.leader.replicas.version (`older_build`). Each roll moves them to the next build, the last one to the present
+sources: one node after the other is stopped (SIGTERM) and restarted, the active controller last; the next one follows
+when all replicas are in sync again. Half-way one node goes back to the old build and forward again, and `penstock
+cluster features --raise` is rejected, because some nodes do not support the level yet. When all have the new build it
+raises the levels; from then on a node of the old build is rejected, and reports what to do. All of this happens under
+acks=all with idempotence: 0 delivery failures, nothing lost, duplicated or out of order, replicas equal on the stopped
+disks.
 
-`--record` adds to docs/results/rolling-upgrade.md. `--careless` is what nobody should do: two nodes stand still, all
-are killed at once, and those two come back first; with `--plant commit-alone` and with `--patience` it must fail.
+`--record` adds to docs/results/rolling-upgrade.md. `--careless` does what no operator should do: two nodes are paused,
+all are killed at once, and those two restart first; with `--plant commit-alone` and with `--patience` it must fail.
 """
 
 import argparse
@@ -29,7 +30,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from penstock.client.features import FeaturesDescription
+from harness.load import PATIENCE_MS, Load, create_topics
+from penstock.client.admin.features import FeaturesDescription
 from penstock.verify.report import Report
 from tests.revision import revision
 from tests.system.cluster_faults import (
@@ -47,7 +49,6 @@ from tests.system.cluster_faults import (
 )
 from tests.system.commands import ENVIRONMENT, PENSTOCK
 from tests.system.density import say
-from tests.system.load import PATIENCE_MS, Load, create_topics
 from tests.system.mortal_node import END_S, Broken
 from tests.system.older_build import LEAST, METADATA, MOST, PRESENT, Build, older_build
 from tests.system.plants import PLANTS
@@ -66,7 +67,7 @@ HEAD: Final = (
 
 @dataclass
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     rolls: int
     first_level: int
@@ -84,11 +85,11 @@ class Outcome:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing at all was wrong."""
+        """Whether there was no anomaly and no problem."""
         return self.report.is_clean and not self.problems
 
     def text(self) -> str:
-        """For people."""
+        """A summary for people."""
         levels = f"{METADATA} {self.first_level} to {MOST}"
         first = f"{self.rolls} rolling upgrades, {levels}, {self.restarts} restarts in {self.seconds:.0f} s"
         second = f"{self.raises_refused} raises refused half-way, {self.kept_out} nodes of an old build kept out"
@@ -96,14 +97,14 @@ class Outcome:
 
 
 def check_levels(found: FeaturesDescription, wanted: Mapping[str, int]) -> None:
-    """These are in force, as every node says."""
+    """Checks that every node reports these levels as in force."""
     for node_id, node in found.nodes.items():
         if node.in_force != wanted:
             raise Broken(f"{wanted} should be in force, and node {node_id} says {dict(node.in_force)}")
 
 
 def check_kept_out(file: Path, build: Build) -> None:
-    """`penstock server` with this build is not let in, ends by itself, and says what to do."""
+    """Checks that `penstock server` with this build is rejected, exits by itself, and reports what to do."""
     process = subprocess.Popen(
         [*PENSTOCK, "server", "--config", str(file)],
         env=ENVIRONMENT | dict(build.environment),
@@ -118,7 +119,7 @@ def check_kept_out(file: Path, build: Build) -> None:
     limit.start()
     with process:
         try:
-            if READY in process.stdout.readline():  # or it ends, and so does this line
+            if READY in process.stdout.readline():  # empty if the process ends
                 raise Broken("a node of an old build was let in though a level is in force that it does not know")
             code, said = process.wait(END_S), process.stderr.read()
         finally:
@@ -129,19 +130,19 @@ def check_kept_out(file: Path, build: Build) -> None:
 
 
 class Fleet:
-    """The nodes of a town on their way from build to build."""
+    """The nodes of a town while they move from build to build."""
 
     def __init__(self, town: Town) -> None:
         self._town = town
         self.restarts = self.raises_refused = self.kept_out = 0
 
     def found(self) -> FeaturesDescription:
-        """What all nodes say."""
+        """The features that all nodes report."""
         found: FeaturesDescription = self._town.ask(lambda admin: admin.describe_features(timeout_ms=ASK_MS))
         return found
 
     def roll(self, old: Build, new: Build, load: Load) -> None:
-        """All nodes go from one build to the next; then its levels are raised."""
+        """Moves all nodes from one build to the next, then raises the feature levels."""
         left = list(NODES)
         while left:
             await_progress(load)
@@ -151,7 +152,7 @@ class Fleet:
             self._restart(node_id, new)
             if len(left) == len(NODES) - 1:
                 self._expect_no_raise(new)
-                self._restart(node_id, old)  # somebody changes his mind, and does it again
+                self._restart(node_id, old)  # an operator rolls back, then tries again
                 self._restart(node_id, new)
             say(f"node {node_id} runs level {new.level}, {load.acked:,} acknowledged, {len(load.problems)} problems")
         self._raise(new)
@@ -170,7 +171,7 @@ class Fleet:
         self._until_whole(node_id)
 
     def _until_whole(self, node_id: int) -> None:
-        """The node itself is asked, too: who has just stopped may still be listed."""
+        """Also queries the node itself: a node that has just stopped may still be listed."""
         self._town.until_all_serve()
         deadline = time.monotonic() + WHOLE_S
         while (said := self.found().nodes.get(node_id)) is None:
@@ -208,17 +209,17 @@ class Fleet:
         check_levels(self.found(), build.levels)
 
     def _keep_out(self, node_id: int, old: Build, new: Build) -> None:
-        """A node comes back with the build that it had before."""
+        """Checks that a node that restarts with its previous build is rejected."""
         node = self._town.nodes[node_id]
         node.end(signal.SIGTERM)
         check_kept_out(node.file, old)
         self.kept_out += 1
         self._start(node_id, new)
 
-    # --- how not to do it
+    # --- a careless upgrade
 
     def fall(self, load: Load) -> None:
-        """Two stand still while the third is asked for more; all are killed; those two come back first."""
+        """Pauses two nodes while the third gets more records, kills all, and restarts those two first."""
         await_progress(load)
         *followers, leader = NODES
         for each in followers:
@@ -253,7 +254,7 @@ def run(
     plant: str | None = None,
     is_careless: bool = False,
 ) -> Outcome:
-    """So many upgrades, each to a build with the next level; `java_rate` 0 is without a producer in Java."""
+    """Runs `rolls` upgrades, each to a build with the next level; `java_rate` 0 omits the producer in Java."""
     began = time.monotonic()
     builds = [*(older_build(directory, level) for level in range(MOST - rolls, MOST)), PRESENT]
     topics = (*TOPICS, JAVA_TOPIC) if java_rate else TOPICS
@@ -289,7 +290,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One run, as the page has it."""
+    """One run, as on the page."""
 
     upgrades: int
     first_level: int
@@ -363,9 +364,9 @@ a producer gave up. It is a finding, as is everything else that should not be.
 |--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|--:|
 {rows}
 
-`./dev rolling-upgrade --rolls 5` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB. All
-nodes killed at once with a bug in them, under producers that wait for a second only, must fail, by loss and by delivery
-failures: `python -m tests.system.rolling_upgrade --careless --plant commit-alone --patience 1000`.
+`./dev campaign rolling-upgrade --rolls 5` adds to this table; Python {platform.python_version()}, 2 shared cores,
+24 GiB. All nodes killed at once with a bug in them, under producers that wait for a second only, must fail, by loss and
+by delivery failures: `python -m tests.system.rolling_upgrade --careless --plant commit-alone --patience 1000`.
 """
     (RESULTS / "rolling-upgrade.md").write_text(text)
 

@@ -1,4 +1,4 @@
-"""A file system of 64 MB of its own, so that a disk can really be full: tmpfs, or ext4 in a file. Takes root.
+"""A separate file system of 64 MB, so that a disk can really be full: tmpfs, or ext4 in a file. Needs root.
 
 It has few inodes, so that it can also run out of files.
 """
@@ -14,12 +14,12 @@ KINDS = ("tmpfs", "ext4")
 
 
 class CannotMount(Exception):
-    """This machine does not let us; the sentence says why."""
+    """This machine does not allow mounting; the message explains why."""
 
 
 @contextmanager
 def a_small_disk(directory: Path, kind: str | None = None) -> Iterator[Path]:
-    """Where it is mounted. Without a kind, the first that can be had."""
+    """Yields the mount point. Without a kind, the first one that can be mounted."""
     place = directory / "small"
     place.mkdir()
     refusals = []

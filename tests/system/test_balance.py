@@ -1,4 +1,4 @@
-"""A broker joins real ones and is given its share, another one is emptied; `./dev balance-real` has the figures."""
+"""A broker joins real ones and gets its share, another one is emptied; `./dev campaign balance` has the figures."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`penstock bench` against a real broker: figures for programs, and a cluster that is left as it was found."""
+"""`penstock bench` against a real broker: figures for programs, and a cluster that is left unchanged."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The command line against a real broker, both in processes of their own: the first five minutes."""
+"""The command line against a real broker, in separate processes: the first five minutes."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_the_doctor_finds_a_clock_that_is_ahead(shell: Shell) -> None:
     endpoint = (shell.directory / ".penstock" / "endpoint").read_text().strip()
     assert all(each["is_well"] for each in json.loads(shell("doctor", "-o", "json")) if each["check"] != "disk")
     with SyncClient(endpoint) as client:
-        client.publish("early", None, b"x", timestamp_ms=int(time.time() * 1000) + 600_000)
+        client.publish("early", b"x", timestamp_ms=int(time.time() * 1000) + 600_000)
     done = shell.run("doctor")
     assert done.returncode == 1
     assert re.search(r"WRONG  records +early\[0\] has a record from \d+ s in the future", done.stdout.decode())

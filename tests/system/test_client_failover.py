@@ -1,4 +1,4 @@
-"""Clients go on soon after the leader of their partition was killed; `./dev client-failover` has the figures."""
+"""Clients resume soon after the leader of their partition was killed; figures: `./dev campaign client-failover`."""
 
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 LIMIT_S: Final = 14.0
 LATE_S: Final = 5.0
-"""Long enough to see that a leader is replaced late."""
+"""Long enough to detect that a leader is replaced late."""
 
 
 def test_clients_go_on_soon_after_kills_of_the_leader(tmp_path: Path) -> None:

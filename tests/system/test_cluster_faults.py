@@ -1,4 +1,4 @@
-"""A cluster of real processes under real faults, in short; `./dev cluster-faults` runs long campaigns."""
+"""A cluster of real processes under real faults, in short; `./dev campaign cluster-faults` runs long campaigns."""
 
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,10 @@ from tests.system.witness import Fate, fates_in, unexplained
 pytestmark = pytest.mark.xdist_group("cluster")
 
 SECOND: Final = 1_000_000_000
+TRIES: Final = 6
 
 
-@pytest.mark.parametrize(("kind", "count"), [(KILLS, 20), (POWER_CUTS, 5), (CUTS, 5), (PAUSES, 2)])
+@pytest.mark.parametrize(("kind", "count"), [(KILLS, 5), (POWER_CUTS, 2), (CUTS, 2), (PAUSES, 2)])
 def test_nothing_is_lost(kind: str, count: int, tmp_path: Path) -> None:
     outcome = run(tmp_path, kind, count, seed=7, rate=600.0, java_rate=200.0)
     assert outcome.is_clean, outcome.text()
@@ -26,11 +27,17 @@ def test_nothing_is_lost(kind: str, count: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "plant"), [(KILLS, "commit-alone"), (POWER_CUTS, "ack-before-sync")])
 def test_a_planted_bug_is_found(kind: str, plant: str, tmp_path: Path) -> None:
-    try:
-        outcome = run(tmp_path, kind, 12, seed=7, plant=plant)
-    except Broken:
-        return
-    assert not outcome.is_clean
+    """A fault has to hit the moment in which the bug shows, which is rarer on a busy machine."""
+    for seed in range(7, 7 + TRIES):
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        try:
+            outcome = run(directory, kind, 6, seed=seed, plant=plant)
+        except Broken:
+            return
+        if not outcome.is_clean:
+            return
+    pytest.fail(f"nobody has noticed {plant}")
 
 
 def test_an_end_that_goes_back_is_found(tmp_path: Path) -> None:
@@ -72,7 +79,8 @@ def test_what_a_kill_of_all_processes_must_not_do_is_found(
     except Broken:
         assert plant == "distrust-kills"
         return
-    assert outcome.report.anomalies, outcome.text()
+    has_noticed = any("truncation detected" in each for each in outcome.problems)  # by a reader, before the comparison
+    assert outcome.report.anomalies or has_noticed, outcome.text()
 
 
 def test_bits_that_flip_on_one_node_lose_nothing(tmp_path: Path) -> None:

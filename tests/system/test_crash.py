@@ -1,14 +1,14 @@
-"""The real server, killed and cut off the power under librdkafka's load; a short version of `./dev crashes`."""
+"""The real server under kills and power cuts with librdkafka's load; in short (`./dev campaign crashes`)."""
 
 import socket
 from pathlib import Path
 
 import pytest
 
+from harness.ports import free_port
 from tests.system.crash import KILLS, POWER_CUTS, run_crashes
-from tests.system.victim import free_port
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 CRASHES = 10
 ENOUGH_RECORDS = 100
@@ -26,9 +26,9 @@ def test_no_crash_loses_or_doubles_what_was_acknowledged(kind: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("kind", "plant", "crashes_max"),
     [
-        (POWER_CUTS, "ack-before-sync", 15),  # ends with the first that is noticed at once
+        (POWER_CUTS, "ack-before-sync", 15),  # ends with the first one that is detected at once
         (POWER_CUTS, "forget-names", 25),
-        (KILLS, "forget-producers", 12),  # a kill shows it about every second time
+        (KILLS, "forget-producers", 12),  # about every second kill shows it
         (KILLS, "give-ids-again", 12),
     ],
 )
@@ -41,5 +41,5 @@ def test_a_port_stays_taken_while_nobody_listens() -> None:
     port = free_port()
     with socket.socket() as another, pytest.raises(OSError):  # noqa: PT011 - whatever the system calls it
         another.bind(("127.0.0.1", port))
-    with socket.create_server(("127.0.0.1", port)):  # as nodes do it
+    with socket.create_server(("127.0.0.1", port)):  # as nodes do
         pass

@@ -1,4 +1,7 @@
-"""Records that DeleteRecords acknowledged stay deleted when leaders are killed. `./dev deletion-kills`: many kills."""
+"""Records that DeleteRecords acknowledged stay deleted when leaders are killed.
+
+`./dev campaign deletion-kills` kills many.
+"""
 
 from pathlib import Path
 

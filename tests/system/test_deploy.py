@@ -1,4 +1,4 @@
-"""What is needed to run a node: the container's and the unit's files do what they say, as far as can be tried here."""
+"""Deployment files: the container's and the unit's files do what they promise, as far as it can be tested here."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def systemd_analyze() -> str:
 
 
 def a_unit(directory: Path, text: str) -> str:
-    """The unit with a program that is there."""
+    """The unit, with a program that exists."""
     program = directory / "penstock"
     program.write_text(f'#!/bin/sh\nexec {" ".join(PENSTOCK)} "$@"\n')
     program.chmod(0o755)
@@ -92,7 +92,7 @@ def test_the_unit_shuts_the_process_in(systemd_analyze: str, tmp_path: Path) -> 
 
 
 def instructions() -> Iterator[tuple[str, str]]:
-    """Of the Containerfile, without comments, lines that go on put together."""
+    """Instructions of the Containerfile, without comments, with continuation lines joined."""
     text = re.sub(r"^#.*\n", "", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE)
     for line in filter(None, re.sub(r"\\\n\s*", "", text).splitlines()):
         name, _, rest = line.partition(" ")
@@ -116,7 +116,7 @@ def test_the_image_does_not_run_as_root() -> None:
 
 
 def test_the_steps_of_the_container_lead_to_a_healthy_broker(tmp_path: Path) -> None:
-    """There is no container engine in a test: the same steps are taken in an empty directory instead of an image."""
+    """Tests have no container engine: the same steps run in an empty directory instead of an image."""
     context, home = tmp_path / "src", tmp_path / "opt"
     context.mkdir()
     for name, rest in instructions():

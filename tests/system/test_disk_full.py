@@ -1,4 +1,4 @@
-"""The real server on a file system of 64 MB that is filled and freed; a short version of `./dev full-disks`."""
+"""The real server on a file system of 64 MB that is filled and freed, in short (`./dev campaign full-disks`)."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from tests.system.disk_full import REFUSALS_WANTED, run_fills
 from tests.system.small_disk import CannotMount, a_small_disk
 
-pytestmark = pytest.mark.strangers
+pytestmark = pytest.mark.peers
 
 ALL_WAYS = range(5)
 

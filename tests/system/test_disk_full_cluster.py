@@ -1,6 +1,7 @@
-"""Three real nodes under load, one of them on a file system of 64 MB that fills up: the others lead for it meanwhile.
+"""Three real nodes under load, one of them on a file system of 64 MB that fills up: the others lead meanwhile.
 
-The producers (librdkafka, idempotent, acks=all) go on without a failure; with room again it catches up and leads again.
+The producers (librdkafka, idempotent, acks=all) go on without a failure; once there is space, the node catches up and
+leads again.
 """
 
 import os
@@ -13,28 +14,28 @@ from typing import Final
 
 import pytest
 
+from harness.load import Load, create_topics
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Partition
 from tests.system.cluster_faults import JAVA_TOPIC, TOPICS, Town
-from tests.system.load import Load, create_topics
 from tests.system.mortal_node import Broken
 from tests.system.small_disk import CannotMount, a_small_disk
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
 FULL: Final = 2
-"""Whose disk it is."""
+"""The node with the small disk."""
 SETTINGS: Final = {"leader.imbalance.check.interval.seconds": "1"}
 RATE: Final = 400.0
 LEFT_BYTES: Final = 3_000_000
-"""What the load has to fill itself."""
+"""Space that the load itself has to fill."""
 RETREAT_S: Final = 30.0
-"""Much less than what a broker that is merely slow is waited for by all partitions, one after the other."""
+"""Much less than the time for which all partitions, one after the other, would wait for a merely slow broker."""
 GOES_ON: Final = 1_500
-"""Records that are acknowledged while the disk is full."""
+"""Records that must be acknowledged while the disk is full."""
 RETURN_S: Final = 90.0
 SILENCE_S_MAX: Final = 25.0
-"""It takes two or three seconds, but on a slow machine; a follower that is merely slow would be waited for 30 s."""
+"""Two or three seconds, longer on a slow machine; the wait for a merely slow follower would be 30 s."""
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def a_town(directory: Path, plant: str | None = None) -> Iterator[tuple[Town, Load]]:
-    """Whose full node leads its share, under load."""
+    """A cluster under load whose node with the small disk leads its share."""
     with Town(directory, settings=SETTINGS, plant=plant) as town:
         town.until_all_serve()
         create_topics(town.bootstrap, [*TOPICS, JAVA_TOPIC], replication_factor=3, min_insync_replicas="2")
@@ -60,7 +61,7 @@ def a_town(directory: Path, plant: str | None = None) -> Iterator[tuple[Town, Lo
 
 
 def partitions(town: Town) -> list[Partition]:
-    """As clients see them; none while nobody answers."""
+    """Partitions as clients see them; empty while no broker responds."""
     try:
         return [each for topic in town.topics() for each in topic.partitions]
     except ClientError:
@@ -68,7 +69,7 @@ def partitions(town: Town) -> list[Partition]:
 
 
 def until(condition: Callable[[], object], limit_s: float, complaint: str) -> float:
-    """Waits for something to become true; how long it took."""
+    """Waits until a condition holds; returns how long it took."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > limit_s:
@@ -78,19 +79,19 @@ def until(condition: Callable[[], object], limit_s: float, complaint: str) -> fl
 
 
 def fill(disk: Path) -> None:
-    """All but a little."""
+    """Fills the disk except for LEFT_BYTES."""
     room = os.statvfs(disk)
     (disk / "ballast").write_bytes(bytes(room.f_bavail * room.f_frsize - LEFT_BYTES))
 
 
 def is_out(town: Town) -> bool:
-    """Whether the full node leads nothing and nobody waits for it."""
+    """Whether the full node leads nothing and is in no ISR."""
     found = partitions(town)
     return bool(found) and all(each.leader != FULL and FULL not in each.isr for each in found)
 
 
 def longest_silence_s(load: Load) -> float:
-    """The longest time in which a partition had nothing acknowledged, while everybody wrote to all of them."""
+    """The longest time in which a partition had nothing acknowledged, while all writers wrote to all partitions."""
     acks: dict[str, list[int]] = {}
     for writer in load.writers:
         for event in writer.diary.events:
@@ -128,7 +129,7 @@ def test_others_lead_while_a_disk_is_full(tmp_path: Path, disk: Path) -> None:
 
 
 def test_a_node_that_tells_nobody_is_found(tmp_path: Path, disk: Path) -> None:
-    """Its followers could go on; it leads, and refuses."""
+    """Its followers could go on; it keeps leading, and rejects writes."""
     with a_town(tmp_path, plant="lead-on-full-disk") as (town, _):
         fill(disk)
         with pytest.raises(Broken, match="it leads or is in sync"):

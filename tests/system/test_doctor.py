@@ -1,4 +1,4 @@
-"""Ten things that are usually wrong, each planted for real: `penstock doctor` names them all, and what to do."""
+"""Ten common problems, each planted for real: `penstock doctor` names them all, and the remedy."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from penstock.log.directory import FORMAT_VERSION
 from tests.system.commands import ENVIRONMENT, PENSTOCK, Shell, a_broker
 
 AS_ANYBODY = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
-"""The superuser may read and write everything; without these two capabilities, it asks for permission like others."""
+"""Root may read and write everything; without these two capabilities, permissions apply to it too."""
 HOUR_S = 3600
 SHIFTED_CLOCK = """
 import os, time
@@ -37,7 +37,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def complaints(done: "subprocess.CompletedProcess[bytes]") -> dict[str, dict[str, Any]]:
-    """What is wrong, by check; the exit code must agree."""
+    """Problems by check; the exit code must agree."""
     rows = [row for row in json.loads(done.stdout) if not row["is_well"]]
     assert done.returncode == int(bool(rows)), done.stderr.decode()
     assert all(row["fix"] for row in rows)
@@ -60,7 +60,7 @@ def a_file(directory: Path, **settings: str) -> str:
 
 
 def in_own_mounts(script: str) -> tuple[str, ...]:
-    """Behind this, a command sees mounts that nobody else sees, and that go with it."""
+    """A prefix that gives a command private mounts, which vanish with it."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs to mount a file system, which takes root")
     return ("unshare", "-m", "sh", "-ec", f'{script}; exec "$0" "$@"')
@@ -147,7 +147,7 @@ def test_5_a_client_speaks_tls_to_the_plain_port(shell: Shell) -> None:
 
 @contextmanager
 def a_tls_server(directory: Path) -> Iterator[str]:
-    """A port behind which TLS is spoken, as a broker with another listener would have it."""
+    """A TLS server port, as a broker with another listener would have it."""
     make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=localhost"
     if subprocess.run(make.split(" "), cwd=directory, capture_output=True, check=False).returncode:
         pytest.skip("needs openssl to make a certificate")
@@ -169,7 +169,7 @@ def test_5_the_doctor_itself_meets_tls(shell: Shell) -> None:
 
 
 def a_clock(directory: Path, shift_s: int) -> dict[str, str]:
-    """An environment in which every Python has another time."""
+    """An environment in which every Python has a shifted clock."""
     (directory / "sitecustomize.py").write_text(SHIFTED_CLOCK)
     path = os.pathsep.join(filter(None, (str(directory), os.environ.get("PYTHONPATH"))))
     return {"PYTHONPATH": path, "CLOCK_SHIFT_S": str(shift_s)}
@@ -228,7 +228,7 @@ def test_9_the_data_are_of_a_newer_format(shell: Shell) -> None:
 
 
 def test_10_a_client_is_too_old(shell: Shell) -> None:
-    """Produce 0, as clients before 0.11 send it: such a connection is closed, and the client cannot say why."""
+    """Produce 0, as clients before 0.11 send it: the connection is closed, and the client cannot report why."""
     with a_broker(shell.directory, "dev", "--port", "0", complains=True) as broker:
         host, _, port = broker.address.rpartition(":")
         request = struct.pack(">hhih", 0, 0, 1, 3) + b"old" + struct.pack(">hii", 1, 1000, 0)

@@ -1,9 +1,7 @@
-"""The first minute with nothing but the wheel: an empty environment, `pip install`, a broker, a record, a test."""
+"""The first minute with only the wheel: an empty environment, `pip install`, a broker, a record, a test."""
 
 import math
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,18 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.commands import ENVIRONMENT
+from tests.system.empty_environment import PIP, ROOT, Bench, share_of_the_machine, start, stop
 
 pytestmark = pytest.mark.xdist_group("first-minute")
 
-ROOT = Path(__file__).parents[2]
 READY_S_MAX = 1.0
 FIXTURE_S_MAX = 1.0
 TRIES_MAX = 10
 IDLE_BYTES_MAX = 80 * 1024**2
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
-CLEAN = {name: value for name, value in ENVIRONMENT.items() if not name.startswith(("PYTHON", "PYTEST", "VIRTUAL_ENV"))}
 
 A_TEST = """
 import time
@@ -50,32 +45,6 @@ def test_orders(kafka, number):
 '''
 
 
-def share_of_the_machine() -> float:
-    """How many others want each core, us included: on a busy machine, everything takes so much longer."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
-class Bench:
-    """An environment with the wheel in it, and a directory to work in."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.bin = directory / "environment" / "bin"
-
-    def run(self, *command: str | Path, given: bytes = b"") -> str:
-        done = subprocess.run(
-            command, cwd=self.directory, env=CLEAN, input=given, capture_output=True, timeout=900, check=False
-        )
-        assert done.returncode == 0, (done.stdout + done.stderr).decode()
-        return done.stdout.decode()
-
-    def penstock(self, *arguments: str, given: bytes = b"") -> str:
-        return self.run(self.bin / "penstock", *arguments, given=given)
-
-    def install(self, *packages: str) -> None:
-        self.run(self.bin / "python", *PIP, "install", *packages)
-
-
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench = Bench(tmp_path_factory.mktemp("first-minute"))
@@ -84,32 +53,6 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench.run(sys.executable, "-m", "venv", bench.directory / "environment")
     bench.install(str(wheel))
     return bench
-
-
-def start(bench: Bench) -> "tuple[subprocess.Popen[str], float]":
-    """`penstock dev`, and the seconds until it says that it is ready."""
-    began_s = time.perf_counter()
-    process = subprocess.Popen(
-        [bench.bin / "penstock", "dev"],
-        cwd=bench.directory,
-        env=CLEAN,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert "ready in" in process.stdout.readline()
-    return process, time.perf_counter() - began_s
-
-
-def stop(process: "subprocess.Popen[str]") -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        assert process.wait(30) == 0
-    finally:
-        process.kill()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def test_a_broker_is_ready_within_a_second_and_light(

@@ -1,4 +1,4 @@
-"""The checks of a group storm notice what they are for; `./dev group-storm` runs storms."""
+"""The checks of a group storm detect violations; `./dev campaign group-storm` runs storms."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -82,7 +82,7 @@ def test_a_fetch_shows_the_last_commit_or_one_of_unknown_end(offset: int, is_los
             READ,
             (LIFE, "commit", commit(1, 3)),
             (LIFE, "committed", done(1)),
-            (LIFE, "commit", commit(2, 7)),  # nobody knows what came of it
+            (LIFE, "commit", commit(2, 7)),  # outcome unknown
             (LIFE, "commit", commit(3, 5)),
             (LIFE, "committed", done(3)),
             (OTHER, "fetched", fetched(offset, 55)),

@@ -1,4 +1,4 @@
-"""Bad neighbours cost a node little memory, and its good clients little time."""
+"""Hostile clients cost a node little memory, and its other clients little time."""
 
 import gc
 import resource
@@ -25,7 +25,7 @@ PAUSE_S = 0.002
 GROWTH_BYTES_MAX = 64 * 1024 * 1024
 IDLE_BYTES_MAX = 20 * 1024
 NOISE_S = 0.002
-"""What a busy machine adds to a p99 without anybody's fault."""
+"""Noise that a busy machine adds to a p99."""
 PING = bytes(
     request_frame(ApiVersionsRequest(client_software_name="good", client_software_version="1"), 3, 7, "good-client")
 )
@@ -40,7 +40,7 @@ def descriptors() -> None:
 
 
 class GoodClient:
-    """Asks, waits for the answer, pauses, and notes how long it took."""
+    """Sends a request, waits for the response, pauses, and measures how long it took."""
 
     def __init__(self, node: NodeProcess) -> None:
         self.connection = socket.create_connection(node.address)
@@ -55,7 +55,7 @@ class GoodClient:
         return time.perf_counter() - began
 
     def p99_s(self, echo: socket.socket) -> tuple[float, float]:
-        """Of a round of pings, and of as many echoes in between."""
+        """p99 of a round of pings, and of as many echoes in between."""
         gc.collect()
         taken, echoed = [], []
         for _ in range(PINGS):
@@ -68,7 +68,7 @@ class GoodClient:
         return sorted(taken)[PINGS * 99 // 100], sorted(echoed)[PINGS * 99 // 100]
 
     def best_p99_s(self, echo: socket.socket) -> tuple[float, float]:
-        """Of many rounds: noise only ever adds time."""
+        """The best of many rounds: noise only ever adds time."""
         rounds = [self.p99_s(echo) for _ in range(ROUNDS)]
         return min(taken for taken, _ in rounds), min(echoed for _, echoed in rounds)
 
@@ -121,7 +121,7 @@ def besiege(node: NodeProcess, good: GoodClient, echo: socket.socket) -> Siege:
 def test_hostile_peers_cost_little_memory_and_good_clients_little_time(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Of several sieges one has to be borne well: what else the machine does can only make it look worse."""
+    """One of several sieges has to pass: other load on the machine can only make the result worse."""
     sieges: list[Siege] = []
     with a_node(tmp_path) as node, an_echo() as echo:
         good = GoodClient(node)

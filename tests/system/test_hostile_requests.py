@@ -1,4 +1,4 @@
-"""A sample of the requests that are built to cost most; `./dev budgets` sends all of them."""
+"""A sample of the requests built to cost the most; `./dev campaign budgets` sends all of them."""
 
 import argparse
 from pathlib import Path
@@ -11,17 +11,17 @@ SHARE = 0.02
 
 
 def test_no_request_takes_the_node(tmp_path: Path) -> None:
-    """Other requests each day would be better still; a failure has to be repeatable."""
+    """The sample is fixed: a failure has to be repeatable."""
     arguments = argparse.Namespace(
         apis="", last=True, share=SHARE, seed=7, tries=5, no_siege=True, verbose=False, record=False
     )
-    sent, _ = run(arguments, tmp_path)
+    sent = run(arguments, tmp_path).sent
     assert len(sent) > 20
     assert [str(each) for each in sent if each.faults] == []
 
 
 def test_the_harness_notices_what_costs_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node is given a budget that is none."""
+    """The node gets a budget that limits nothing."""
     monkeypatch.setenv("HOSTILE_NODE_ELEMENTS", "10000000")
     monkeypatch.setenv("HOSTILE_NODE_MEMORY_BYTES", "10000000000")
     with a_target(tmp_path) as target:

@@ -1,6 +1,6 @@
-"""Every command on the pages about operating a cluster is run, page by page, on the cluster that the first one makes.
+"""Runs every command on the pages about operating a cluster, page by page, on the cluster that the first one creates.
 
-A page begins with a cluster that is well, and leaves one behind. `# exit code N` behind a command is held against it.
+Each page begins with a healthy cluster, and leaves one. `# exit code N` after a command is compared with its exit code.
 """
 
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.ports import free_port
 from tests.system.commands import ENVIRONMENT
-from tests.system.victim import free_port
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -25,13 +25,13 @@ LIMIT_S = 600
 
 
 def commands(page: str) -> list[str]:
-    """Those in blocks of shell."""
+    """The commands in blocks of shell."""
     blocks = re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
 
 def script_of(lines: list[str], port: int) -> str:
-    """Stops at the first command that ends otherwise than told, and names it."""
+    """A script that stops at the first command with another exit code than expected, and names it."""
     script = ["set -uo pipefail"]
     for line in lines:
         command, _, wanted = line.partition("  # exit code ")
@@ -45,7 +45,7 @@ def script_of(lines: list[str], port: int) -> str:
 
 
 class Reader:
-    """Types what the pages say, in one directory."""
+    """Runs the commands of the pages in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -76,7 +76,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     try:
         yield reader
     finally:
-        reader.types(["penstock cluster down"])
+        reader.types(["penstock sandbox down"])
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -84,7 +84,6 @@ def test_what_the_page_says_is_so(reader: Reader, page: str) -> None:
     lines = commands(page)
     assert lines[-1] == "penstock cluster health --wait 60", "what one page has harmed, the next does not begin with"
     reader.types(lines)
-    reader.environment["PENSTOCK_BOOTSTRAP"] = f"127.0.0.1:{reader.port}"
 
 
 def test_a_command_that_ends_otherwise_than_told_is_noticed(tmp_path: Path) -> None:

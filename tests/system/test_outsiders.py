@@ -1,4 +1,4 @@
-"""Single packets to a cluster of three real processes, sent by no node of it, change nothing."""
+"""Single packets to a cluster of three real processes, sent by no member of the cluster, change nothing."""
 
 import json
 import socket
@@ -12,7 +12,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cli.cluster_nodes import LocalCluster
+from harness.ports import free_port
+from penstock.cli.sandbox.nodes import LocalCluster
 from penstock.wire.api import api_for
 from penstock.wire.codec import decode
 from penstock.wire.declare import Request, Response
@@ -25,7 +26,6 @@ from penstock.wire.messages import metadata as listing
 from penstock.wire.messages import vote as voting
 from penstock.wire.types import ZERO_UUID
 from tests.system.commands import Shell
-from tests.system.victim import free_port
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -35,7 +35,7 @@ METADATA: Final = "__cluster_metadata"
 EPOCH_MAX: Final = 2**31 - 1
 DEADLINE_S: Final = 60.0
 DELIVERY_MS: Final = 15_000
-"""Far below the 30 s after which a follower that is shut out leaves the in-sync replicas."""
+"""Far below the 30 s after which a follower that cannot fetch leaves the ISR."""
 OUTSIDER: Final = 77
 SENTENCE: Final = "more than 1,000,000 epochs above that are refused"
 Answer = TypeVar("Answer", bound=Response)
@@ -61,14 +61,14 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 class Town:
-    """Three nodes, and what they tell everybody about themselves."""
+    """Three nodes, and the state that they report to any client."""
 
     def __init__(self, directory: Path) -> None:
         self.shell = Shell(directory)
         self.cluster = LocalCluster(directory / HERE[-1])
         self.cluster.grow(3, free_port())
-        self.shell("cluster", "up", *HERE)
-        nodes = json.loads(self.shell.run("cluster", "status", "-o", "json", *HERE).stdout)["nodes"]
+        self.shell("sandbox", "up", *HERE)
+        nodes = json.loads(self.shell.run("sandbox", "status", "-o", "json", *HERE).stdout)["nodes"]
         self.brokers = {node["node"]: node["address"] for node in nodes}
         self.controllers = {node["node"]: node["controller"] for node in nodes}
         self.bootstrap = ",".join(self.brokers.values())
@@ -87,7 +87,7 @@ class Town:
         return found
 
     def quorum(self) -> describing.DescribeQuorumResponsePartitionData:
-        """As the leader of the quorum describes it."""
+        """The quorum as its leader describes it."""
         part = describing.PartitionData(partition_index=0)
         request = describing.DescribeQuorumRequest(
             topics=[describing.TopicData(topic_name=METADATA, partitions=[part])]
@@ -115,11 +115,11 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     try:
         yield town
     finally:
-        town.shell.run("cluster", "down", *HERE)
+        town.shell.run("sandbox", "down", *HERE)
 
 
 def requests(cluster_id: str | None, voter_id: int, directory_id: bytes, epoch: int) -> list[tuple[Request, int, type]]:
-    """What an outsider sends to a voter."""
+    """Requests that an outsider sends to a voter."""
     vote = voting.PartitionData(
         partition_index=0,
         replica_epoch=epoch,
@@ -219,7 +219,7 @@ def test_a_made_up_broker_epoch_does_not_stop_acks_all(town: Town, broker_epoch:
 
 
 def write(town: Town) -> None:
-    """A record that every in-sync replica has, in time."""
+    """Writes a record that every in-sync replica acknowledges in time."""
     producer: Any = confluent_kafka.Producer(
         {"bootstrap.servers": town.bootstrap, "acks": "all", "message.timeout.ms": DELIVERY_MS}
     )

@@ -1,4 +1,4 @@
-"""Prometheus and what is shipped for it: rules fire when they should, every query finds something, in a real scrape."""
+"""Prometheus files: rules fire when they should, and every query returns data, in a real scrape."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.ports import free_port
 from penstock import SyncClient
 from penstock.server.metrics.gathering import COLLECTORS
 from tests.compatibility import debian
 from tests.system.commands import Shell
 from tests.system.prometheus import PACKAGE, RULES, Prometheus, promtool
-from tests.system.victim import free_port
 from tests.unit.server.metrics.exposition import read
 
 pytestmark = pytest.mark.xdist_group("prometheus")
@@ -64,7 +64,7 @@ def metrics_in(text: str) -> set[str]:
     return {name.removesuffix("_bucket") for name in names}
 
 
-# --- what is shipped --------------------------------------------------------------------------------------------------
+# --- shipped files ----------------------------------------------------------------------------------------------------
 
 
 def test_rules_are_sound_and_do_what_their_test_says(tmp_path: Path) -> None:
@@ -110,12 +110,12 @@ def test_rules_and_dashboard_ask_for_what_there_is() -> None:
     assert metrics_in("\n".join(queries().values())) <= DECLARED
 
 
-# --- a cluster that is watched ----------------------------------------------------------------------------------------
+# --- a monitored cluster ----------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def traffic(bootstrap: str) -> Iterator[list[int]]:
-    """Somebody writes and reads; the list has how many records were acknowledged."""
+    """A client that writes and reads; the list holds the number of acknowledged records."""
     stop, counts = threading.Event(), [0]
 
     def go_on() -> None:
@@ -125,7 +125,7 @@ def traffic(bootstrap: str) -> Iterator[list[int]]:
                 client.commit_offset("alone", "billing", partition, 0)
             while not stop.is_set():
                 for number in range(20):
-                    client.publish("orders", str(number).encode(), b"v" * 100)
+                    client.publish("orders", b"v" * 100, str(number).encode())
                     counts[0] += 1
                 deque(islice(client.consume("orders", "earliest"), 20), maxlen=0)
 
@@ -140,9 +140,9 @@ def traffic(bootstrap: str) -> Iterator[list[int]]:
 
 def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    shell("cluster", "up", "--nodes", "3", "--port", str(free_port()), *HERE)
+    shell("sandbox", "up", "--nodes", "3", "--port", str(free_port()), *HERE)
     try:
-        said = json.loads(shell("cluster", "status", "-o", "json", *HERE))
+        said = json.loads(shell("sandbox", "status", "-o", "json", *HERE))
         pages = {node["node"]: node["metrics"] for node in said["nodes"]}
         targets = [re.sub(r"http://(.*)/metrics", r"\1", page) for page in pages.values()]
         with Prometheus(tmp_path, targets) as prometheus:
@@ -153,7 +153,7 @@ def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
                 watch(prometheus)
             check_truth(prometheus, list(pages.values()), written[0])
             prometheus.until(lambda: not prometheus.firing() & ON_A_KILL, FOUND_S)
-            shell("cluster", "kill", "3", *HERE)
+            shell("sandbox", "kill", "3", *HERE)
             prometheus.until(lambda: prometheus.firing() >= ON_A_KILL, FOUND_S)
             offline = "max(kafka_controller_kafkacontroller_offlinepartitionscount)"
             prometheus.until(lambda: [value for _, value in prometheus.query(offline)] == [2], FOUND_S)
@@ -162,11 +162,11 @@ def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
             known = "kafka_consumergroup_lag"
             prometheus.until(lambda: len(prometheus.query(known)) == 1 + 4, FOUND_S)
     finally:
-        shell.run("cluster", "down", *HERE)
+        shell.run("sandbox", "down", *HERE)
 
 
 def watch(prometheus: Prometheus) -> None:
-    """Every query of the dashboard finds something, and what moves is seen to move."""
+    """Checks that every dashboard query returns data, and that rates are positive under traffic."""
     missing = dict(queries())
 
     def all_found() -> bool:
@@ -184,11 +184,11 @@ def watch(prometheus: Prometheus) -> None:
 
 
 def check_truth(prometheus: Prometheus, pages: list[str], written: int) -> None:
-    """What nodes tell is what was written, in a form that nobody objects to."""
+    """Checks that the metrics equal what was written, and that promtool accepts their format."""
     ends = 'sum(kafka_topic_partition_current_offset{topic="orders"})'
     counted = 'sum(kafka_server_brokertopicmetrics_messagesin_total{topic="orders"})'
     assert written > 0
-    for query in (ends, counted):  # a page that was not got in time is no page for a while
+    for query in (ends, counted):  # a scrape that timed out leaves a gap for a while
         prometheus.until(lambda: [value for _, value in prometheus.query(query)] == [written], FOUND_S)  # noqa: B023
     for page in pages:
         with urllib.request.urlopen(page, timeout=10) as answer:
@@ -201,5 +201,5 @@ def check_truth(prometheus: Prometheus, pages: list[str], written: int) -> None:
 
 
 def is_kafkas_way(line: str) -> bool:
-    """Names that others have chosen, which promtool would have chosen otherwise."""
+    """Metric names chosen by others, against promtool's conventions."""
     return line.startswith("kafka_")

@@ -10,10 +10,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cli.cluster_nodes import LocalCluster
+from harness.load import ends_of
+from harness.ports import free_port
+from penstock.cli.sandbox.nodes import LocalCluster
 from tests.system.commands import Shell
-from tests.system.load import ends_of
-from tests.system.victim import free_port
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -24,7 +24,7 @@ DEADLINE_S: Final = 60.0
 
 
 class Town:
-    """Three nodes, and what a client sees of them."""
+    """Three nodes, and a client's view of them."""
 
     def __init__(self, directory: Path) -> None:
         self.shell = Shell(directory)
@@ -32,8 +32,8 @@ class Town:
         for node in cluster.grow(3, free_port()):
             with (cluster.home(node.node_id) / "server.properties").open("a") as settings:
                 settings.write(f"broker.rack={rack_of(node.node_id)}\n")
-        self.shell("cluster", "up", *HERE)
-        said = json.loads(self.shell.run("cluster", "status", "-o", "json", *HERE).stdout)
+        self.shell("sandbox", "up", *HERE)
+        said = json.loads(self.shell.run("sandbox", "status", "-o", "json", *HERE).stdout)
         self.bootstrap = ",".join(node["address"] for node in said["nodes"])
         self.admin: Any = AdminClient({"bootstrap.servers": self.bootstrap})
         topic = NewTopic(TOPIC, 3, 3, config={"min.insync.replicas": "2"})
@@ -45,7 +45,7 @@ class Town:
 
     def kill_leader(self, index: int) -> int:
         leader = self.partitions()[index].leader
-        assert self.shell("cluster", "kill", str(leader), *HERE) == f"Killed node {leader}.\n"
+        assert self.shell("sandbox", "kill", str(leader), *HERE) == f"Killed node {leader}.\n"
         return int(leader)
 
     def is_whole(self) -> bool:
@@ -65,7 +65,7 @@ class Town:
 
 
 class Reader:
-    """A consumer of all partitions, and what it tells of itself."""
+    """A consumer of all partitions, with its statistics."""
 
     def __init__(self, town: Town, **options: str) -> None:
         self._bootstrap = town.bootstrap
@@ -86,7 +86,7 @@ class Reader:
         self.consumer.assign(self._places)
 
     def read(self) -> dict[int, list[bytes]]:
-        """Everything up to the end that there is now."""
+        """Reads everything up to the current end."""
         places = [(each.topic, each.partition) for each in self._places]
         known = sum(ends_of(self._bootstrap, places, time.monotonic() + DEADLINE_S).values())
         self._left += known - self._known
@@ -102,7 +102,7 @@ class Reader:
         return found
 
     def reads_from(self) -> dict[int, int]:
-        """The broker by partition."""
+        """The broker that each partition is read from."""
         assert self.consumer.poll(0) is None, "asked before everything was read"
         parts = self._stats.get("topics", {}).get(TOPIC, {}).get("partitions", {})
         return {index: parts.get(str(index), {}).get("broker") for index in range(3)}
@@ -118,7 +118,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     try:
         yield town
     finally:
-        town.shell.run("cluster", "down", *HERE)
+        town.shell.run("sandbox", "down", *HERE)
 
 
 def until(condition: Any) -> None:
@@ -129,7 +129,7 @@ def until(condition: Any) -> None:
 
 
 def test_killed_leaders_lose_nothing(town: Town) -> None:
-    """Three times the leader of a partition is killed under load; what was acknowledged is there, once and in order."""
+    """Kills a partition's leader three times under load; every acknowledged record is there, once and in order."""
     producer: Any = confluent_kafka.Producer(
         {"bootstrap.servers": town.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
     )
@@ -149,7 +149,7 @@ def test_killed_leaders_lose_nothing(town: Town) -> None:
         killed = town.kill_leader(index)
         assert producer.flush(DEADLINE_S) == 0
         until(lambda killed=killed: killed not in {each.leader for each in town.partitions().values()})
-        assert "3 nodes serve" in town.shell("cluster", "up", *HERE)
+        assert "3 nodes serve" in town.shell("sandbox", "up", *HERE)
         until(town.is_whole)
     assert not troubles
     assert sum(map(len, acknowledged.values())) == 3 * RECORDS
@@ -157,7 +157,7 @@ def test_killed_leaders_lose_nothing(town: Town) -> None:
 
 
 def test_a_consumer_reads_from_the_replica_in_its_rack_while_that_is_there(town: Town) -> None:
-    """KIP-392: all from one broker, whoever leads; and from the leaders once it is killed."""
+    """KIP-392: all from one broker, whichever node leads; and from the leaders once it is killed."""
     until(town.is_whole)
     leaders = {index: each.leader for index, each in town.partitions().items()}
     near = next(node_id for node_id in (1, 2, 3) if node_id not in leaders.values() or node_id != leaders[0])
@@ -165,18 +165,18 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_while_that_is_there(town:
     reader = Reader(town, **{"client.rack": rack_of(near)})
     assert reader.read() == town.read_all()
     until(lambda: reader.reads_from() == dict.fromkeys(range(3), near))
-    town.shell("cluster", "kill", str(near), *HERE)
+    town.shell("sandbox", "kill", str(near), *HERE)
     town.write("far", 300)
     found = reader.read()
     assert sorted(value for values in found.values() for value in values) == sorted(
         f"far.{number}".encode() for number in range(300)
     )
     reader.consumer.close()
-    assert "3 nodes serve" in town.shell("cluster", "up", *HERE)
+    assert "3 nodes serve" in town.shell("sandbox", "up", *HERE)
 
 
 class Member:
-    """A consumer in a group, and what it was acknowledged."""
+    """A consumer in a group, and its commits."""
 
     def __init__(self, town: Town, group: str, protocol: str) -> None:
         self.group = group
@@ -195,7 +195,7 @@ class Member:
         until(lambda: self.consumer.poll(0.1) is not None or len(self.consumer.assignment()) == 3)
 
     def commit(self, offset: int) -> None:
-        """Returns when it is acknowledged, whoever coordinates by then."""
+        """Returns when the commit is acknowledged, by any coordinator."""
         wanted = [confluent_kafka.TopicPartition(TOPIC, index, offset) for index in range(3)]
 
         def is_acknowledged() -> bool:
@@ -214,7 +214,7 @@ class Member:
 
 
 def test_commits_outlive_coordinators_that_are_killed(town: Town) -> None:
-    """Of a group of each protocol: the next coordinator knows its members, and how far they have read."""
+    """For a group of each protocol: the next coordinator has its members and committed offsets."""
     until(town.is_whole)
     town.write("groups", 30)
     members = [Member(town, protocol, protocol) for protocol in ("classic", "consumer")]
@@ -223,13 +223,13 @@ def test_commits_outlive_coordinators_that_are_killed(town: Town) -> None:
     for number, member in enumerate(members):
         described = town.admin.describe_consumer_groups([member.group])[member.group].result(DEADLINE_S)
         killed = described.coordinator.id
-        assert town.shell("cluster", "kill", str(killed), *HERE) == f"Killed node {killed}.\n"
+        assert town.shell("sandbox", "kill", str(killed), *HERE) == f"Killed node {killed}.\n"
         assert member.committed() == {7 + number}
         member.commit(17 + number)
         now = town.admin.describe_consumer_groups([member.group])[member.group].result(DEADLINE_S)
         assert now.coordinator.id != killed
         assert [each.member_id for each in now.members] == [each.member_id for each in described.members]
-        assert "3 nodes serve" in town.shell("cluster", "up", *HERE)
+        assert "3 nodes serve" in town.shell("sandbox", "up", *HERE)
         until(town.is_whole)
     assert [member.committed() for member in members] == [{17}, {18}]
     for member in members:

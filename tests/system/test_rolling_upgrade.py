@@ -1,16 +1,16 @@
-"""An upgrade of three nodes, one after the other under load; `./dev rolling-upgrade` runs several in a row."""
+"""An upgrade of three nodes, one after the other under load; `./dev campaign rolling-upgrade` runs several in a row."""
 
 from pathlib import Path
 
 import pytest
 
-from penstock.client.features import FeaturesDescription, NodeFeatures
+from harness.ports import free_port
+from penstock.client.admin.features import FeaturesDescription, NodeFeatures
 from penstock.verify.findings import Kind
 from tests.system.cluster_faults import NODES
 from tests.system.mortal_node import Broken
 from tests.system.older_build import METADATA, MOST, PRESENT
 from tests.system.rolling_upgrade import check_kept_out, check_levels, run
-from tests.system.victim import free_port
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -24,12 +24,13 @@ def test_nobody_notices_an_upgrade(tmp_path: Path) -> None:
 
 
 def test_a_careless_upgrade_of_nodes_with_a_bug_is_noticed(tmp_path: Path) -> None:
-    """All at once, leaders that wait for nobody, producers that wait for a second: records are lost and given up."""
+    """All nodes at once, leaders that wait for no follower, producers that wait for a second: records are lost."""
     outcome = run(
         tmp_path, 1, seed=7, rate=600.0, java_rate=0.0, patience_ms=1_000, plant="commit-alone", is_careless=True
     )
     assert outcome.delivery_failures, outcome.text()
-    assert outcome.report.anomalies[Kind.LOST_WRITE], outcome.text()
+    has_noticed = any("truncation detected" in each for each in outcome.problems)  # by a reader, before the comparison
+    assert outcome.report.anomalies[Kind.LOST_WRITE] or has_noticed, outcome.text()
 
 
 def test_an_old_build_that_is_let_in_is_noticed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`penstock server` by its settings, wherever they are: server.properties, TOML, and variables as Kafka's images."""
+"""`penstock server` with settings from server.properties, TOML, and environment variables as in Kafka's images."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def check(shell: Shell, address: str) -> None:
-    """The node is the one that was described."""
+    """Checks that the node has the configured settings."""
     assert "4 partitions" in shell("topic", "create", "orders", "-b", address)
     (found,) = json.loads(shell("topic", "describe", "orders", "-b", address, "-o", "json"))
     assert {each["leader"] for each in found["partitions"]} == {7}

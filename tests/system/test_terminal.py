@@ -1,4 +1,4 @@
-"""The command line at a terminal and in a pipe: how it ends, what it shows while it works, how soon it helps."""
+"""The command line at a terminal and in a pipe: how it ends, its progress output, and how fast help appears."""
 
 import json
 import os
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.slowness import slowness
 from tests.system.commands import ENVIRONMENT, PENSTOCK, Shell, a_broker
-from tests.unit.cli.test_help import commands
+from tests.unit.cli.commands import commands
 
 HELP_S_MAX = 0.3
 TRIES_MAX = 20
@@ -34,7 +35,7 @@ def to_a_reader(shell: Shell, *arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def leave(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
-    """The reader goes; the exit code of the command, and what it had to say."""
+    """Closes the reader's end; returns the exit code and stderr of the command."""
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
@@ -93,7 +94,7 @@ def test_whoever_reads_can_have_json(shell: Shell) -> None:
 
 
 def at_a_terminal(shell: Shell, *arguments: str, given: int | None = None, out: int | None = None) -> str:
-    """What a person sees on stderr."""
+    """The output on stderr at a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*PENSTOCK, *arguments], cwd=shell.directory, env=ENVIRONMENT, stdin=given, stdout=out, stderr=theirs
@@ -105,7 +106,7 @@ def at_a_terminal(shell: Shell, *arguments: str, given: int | None = None, out: 
         while time.monotonic() < deadline_s and select.select([ours], [], [], PATIENCE_S)[0]:
             try:
                 shown += os.read(ours, 65536)
-            except OSError:  # how the end of a terminal looks
+            except OSError:  # a terminal ends with this error
                 break
         assert process.wait(PATIENCE_S) == 0, shown
     finally:
@@ -137,16 +138,18 @@ def test_short_work_and_work_that_nobody_watches_show_nothing(shell: Shell) -> N
 def test_help_comes_at_once(
     shell: Shell, path: tuple[str, ...], record_property: Callable[[str, object], None]
 ) -> None:
-    """Measured in processor time, best of a few: help waits for nothing, and others may use the machine, too."""
+    """Measured in CPU time, best of a few: help does not wait, and other processes may use the machine."""
     taken: list[float] = []
-    while len(taken) < TRIES_MAX and min(taken, default=1) > HELP_S_MAX:
+    limit_s = HELP_S_MAX
+    while len(taken) < TRIES_MAX and min(taken, default=1) > limit_s:
+        limit_s = max(limit_s, HELP_S_MAX * slowness())
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         text = shell(*path, "--help")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     record_property("seconds", min(taken))
     assert "Examples:" in text
-    assert min(taken) < HELP_S_MAX, "look at python -X importtime -m penstock --help"
+    assert min(taken) < limit_s, "look at python -X importtime -m penstock --help"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_every_shell_gets_its_completion(shell: Shell, shell_name: str, part: st
 
 
 def test_bash_completes_what_is_typed(shell: Shell, tmp_path: Path) -> None:
-    """Installed into an empty home, and asked by bash itself."""
+    """Installs the completion into an empty home, and lets bash itself complete."""
     program = tmp_path / "penstock"
     program.write_text(f'#!/bin/sh\nexec {" ".join(PENSTOCK)} "$@"\n')
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What `./dev thirty` does, with five nodes; and that its checks can fail."""
+"""A run of `./dev campaign thirty` with five nodes; and proof that its checks can fail."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from tests.system.thirty import check_read, check_spread, measure
 pytestmark = pytest.mark.xdist_group("cluster")
 
 
-@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # nodes outlive who starts them, as operators want it
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # nodes outlive their starter by design
 def test_more_nodes_than_controllers_start_serve_lose_one_and_stop(tmp_path: Path) -> None:
     run = asyncio.run(measure(tmp_path, nodes=5, records=500, idle_s=1.0))
     assert (run.nodes, run.partitions, run.records) == (5, 10, 1_000)

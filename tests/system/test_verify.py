@@ -1,6 +1,6 @@
-"""`penstock verify` on three real nodes while one is killed: nothing is broken, and with a bug in the nodes it is.
+"""`penstock verify` on three real nodes while one is killed: no rule is violated, unless the nodes have a bug.
 
-`./dev verify-table` does the same on Apache Kafka, and writes docs/results/verify.md.
+`./dev campaign verify` does the same on Apache Kafka, and writes docs/results/verify.md.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_killed_leader_breaks_no_rule(tmp_path: Path) -> None:
 
 
 def test_a_bug_of_the_nodes_is_found_and_named(tmp_path: Path) -> None:
-    """A leader acknowledges what nobody else has; what it had alone goes with it."""
+    """A leader acknowledges records that no other replica has; they are lost with it."""
     outcome = verify(tmp_path, "--settle", "10", plant="commit-alone")
     assert (outcome.exit_code, outcome.said["verdict"]) == (1, "broken")
     assert outcome.broken.keys() & {"lost-write", "unseen"}, outcome.broken

@@ -2,11 +2,11 @@
 
     python -m tests.system.thirty --nodes 30 --record
 
-Each is a process of its own, as `penstock cluster up --nodes 30` makes them, with their defaults. A topic with three
-replicas is spread over all of them, librdkafka writes to it and reads it back, a broker is killed and its partitions
-are led again, it comes back, librdkafka writes and reads once more, and all are stopped in good order. Beside that:
-how long they take to start, and what a node costs while nothing happens. This says that a cluster of so many nodes
-works, not how fast it would be: they share one machine. `--record` adds to docs/results/thirty.md.
+Each is a process of its own, as `penstock sandbox up --nodes 30` makes them, with their defaults. A topic with three
+replicas is spread over all of them; librdkafka writes to it and reads it back; a broker is killed and its partitions
+get new leaders; it restarts; librdkafka writes and reads once more; and all are stopped cleanly. The run also measures
+how long they take to start, and the cost of an idle node. It shows that a cluster of that size works, not how fast it
+would be: the nodes share one machine. `--record` adds to docs/results/thirty.md.
 """
 
 import argparse
@@ -26,8 +26,9 @@ from typing import Any, Final
 
 import confluent_kafka
 
-from penstock.cli.cluster_nodes import LocalCluster
-from penstock.client.admin import Admin, NewTopic
+from harness.ports import free_port
+from penstock.cli.sandbox.nodes import LocalCluster
+from penstock.client.admin.admin import Admin, NewTopic
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Partition, TopicPartition
@@ -37,7 +38,6 @@ from tests.revision import revision
 from tests.system.density import say
 from tests.system.mortal_node import Broken
 from tests.system.quorum_kills import RESULTS
-from tests.system.victim import free_port
 
 NODES: Final = 30
 TOPIC: Final = "everywhere"
@@ -59,7 +59,7 @@ HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run, as the page has it."""
+    """One run, as on the page."""
 
     nodes: int
     partitions: int
@@ -104,7 +104,7 @@ class Measured:
 
 
 class Village:
-    """So many nodes, and what can be seen of them."""
+    """A number of nodes, and their observable state."""
 
     def __init__(self, directory: Path, nodes: int) -> None:
         self.brokers = LocalCluster(directory)
@@ -112,10 +112,10 @@ class Village:
         self.ids = [node.node_id for node in self.brokers.nodes]
         self.places = [TopicPartition(TOPIC, index) for index in range(nodes * PARTITIONS_PER_NODE)]
 
-    # --- a life ---------------------------------------------------------------------------------------------------
+    # --- life cycle -----------------------------------------------------------------------------------------------
 
     async def start(self) -> float:
-        """Seconds until all are let in."""
+        """Seconds until all are registered."""
         began = time.monotonic()
         for node_id in self.ids:
             self.brokers.start(node_id)
@@ -123,7 +123,7 @@ class Village:
         return time.monotonic() - began
 
     async def make_topic(self) -> float:
-        """Seconds until all replicas are in sync; every broker has some, and leads some."""
+        """Seconds until all replicas are in sync; every broker must hold and lead some."""
         began = time.monotonic()
         async with self._client() as cluster:
             new = NewTopic(TOPIC, len(self.places), REPLICAS, {"min.insync.replicas": "2"})
@@ -134,7 +134,7 @@ class Village:
         return took_s
 
     def look_while_idle(self, idle_s: float) -> dict[int, float]:
-        """Percent of a core, node by node."""
+        """Percent of a core for each node."""
         before = {node_id: cpu_s(self._pid(node_id)) for node_id in self.ids}
         time.sleep(idle_s)
         return {node_id: 100 * (cpu_s(self._pid(node_id)) - was_s) / idle_s for node_id, was_s in before.items()}
@@ -144,7 +144,7 @@ class Village:
             return (await Admin(cluster).describe_quorum(timeout_ms=60_000)).leader_id
 
     async def kill_one(self) -> tuple[int, float, float]:
-        """A broker that is no controller: how many it led, seconds until all are led again, and until it is back."""
+        """Kills a non-controller: partitions it led, seconds until all are led again, and until it is back."""
         led = Counter(partition.leader for partition in await self._partitions())
         voters = {node.node_id for node in self.brokers.nodes if node.controller_port is not None}
         victim = max((each for each in self.ids if each not in voters), key=lambda each: led[each])
@@ -160,7 +160,7 @@ class Village:
         return led[victim], led_again_s, time.monotonic() - began
 
     def stop(self) -> float:
-        """Seconds until all have ended in good order, told so at once."""
+        """Signals all nodes at once; seconds until all have stopped cleanly."""
         began = time.monotonic()
         for node_id in self.ids:
             self.brokers.signal(node_id, signal.SIGTERM)
@@ -172,11 +172,11 @@ class Village:
         return time.monotonic() - began
 
     def end(self) -> None:
-        """However they are."""
+        """Kills all nodes that still run."""
         for node_id in self.ids:
             self.brokers.kill(node_id)
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- observing ------------------------------------------------------------------------------------------------
 
     def pids(self) -> list[int]:
         return [self._pid(node_id) for node_id in self.ids]
@@ -206,7 +206,7 @@ class Village:
         return "" if whole == len(self.places) else f"{whole} of {len(self.places)} partitions are in sync"
 
     async def _all_answer(self, victim: int) -> None:
-        """Every partition says where it ends, through a leader that is not the killed one."""
+        """Waits until every partition reports its end offset through a leader other than the killed one."""
         async with self._client(without=victim) as cluster:
             deadline, left = time.monotonic() + DEADLINE_S, self.places
             while left:
@@ -241,7 +241,7 @@ class Village:
 
 
 def check_spread(partitions: Sequence[Partition], brokers: Sequence[int]) -> None:
-    """Every broker has replicas, and leads."""
+    """Checks that every broker holds replicas, and leads."""
     placed = Counter(each for partition in partitions for each in partition.replicas)
     led = Counter(partition.leader for partition in partitions)
     if placed.keys() != set(brokers) or led.keys() != set(brokers):
@@ -250,13 +250,13 @@ def check_spread(partitions: Sequence[Partition], brokers: Sequence[int]) -> Non
 
 
 def cpu_s(pid: int) -> float:
-    """That a process has used."""
+    """CPU time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def memory_mb(pid: int, name: str) -> float:
-    """`Rss`, or `Pss`, in which what processes share is shared out among them."""
+    """`Rss`, or `Pss`, which divides shared pages among the processes that share them."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(rollup.partition(f"\n{name}:")[2].split()[0]) / 1024
 
@@ -265,7 +265,7 @@ def memory_mb(pid: int, name: str) -> float:
 
 
 def write_records(bootstrap: str, partitions: int, values: Iterable[int]) -> float:
-    """Idempotent, acks=all; seconds until all are acknowledged."""
+    """Writes with idempotence and acks=all; seconds until all are acknowledged."""
     failed: list[str] = []
 
     def on_delivery(error: Any, _message: Any) -> None:
@@ -286,7 +286,7 @@ def write_records(bootstrap: str, partitions: int, values: Iterable[int]) -> flo
 
 
 def read_records(bootstrap: str, partitions: int, count: int) -> float:
-    """All from the beginning: each value once, in its partition. Seconds."""
+    """Reads from the beginning; each value must occur once, in its partition. Returns the seconds."""
     began = time.monotonic()
     consumer: Any = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
@@ -307,7 +307,7 @@ def read_records(bootstrap: str, partitions: int, count: int) -> float:
 
 
 def check_read(seen: Counter[int], count: int) -> None:
-    """Every value once, and no other."""
+    """Checks that every value was read once, and no other."""
     if seen != Counter(range(count)):
         raise Broken(f"{count:,} records were written, {seen.total():,} read, {len(seen):,} of them different")
 
@@ -371,7 +371,7 @@ def write(runs: list[Measured]) -> None:
     rows = "\n".join(each.row() for each in runs)
     text = f"""# Thirty nodes
 
-So many processes on one machine of two shared cores, as `penstock cluster up --nodes {NODES}` makes them: three are
+So many processes on one machine of two shared cores, as `penstock sandbox up --nodes {NODES}` makes them: three are
 brokers and controllers, the others brokers. They start all at once; *all serve* when the controllers have let in every
 one. A topic with {PARTITIONS_PER_NODE} partitions per node and {REPLICAS} replicas of each is spread over all of
 them; librdkafka writes records to it, idempotent and with acks=all, half of them before and half after a broker was
@@ -387,7 +387,7 @@ every node has stopped in good order. How fast thirty machines would be cannot b
 |{"--:|" * 15}---|---|
 {rows}
 
-`./dev thirty` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB.
+`./dev campaign thirty` adds to this table; Python {platform.python_version()}, 2 shared cores, 24 GiB.
 """
     (RESULTS / "thirty.md").write_text(text)
 

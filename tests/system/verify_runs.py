@@ -1,10 +1,10 @@
-"""`penstock verify` as a user types it, on three nodes that are killed while it runs.
+"""`penstock verify`, run as a user does, on three nodes that are killed while it runs.
 
-A kill comes when all replicas are in sync and records arrive. The other two nodes stand still (SIGSTOP) for a second,
-so that nothing reaches them; then the victim is killed (SIGKILL), and they go on. What was acknowledged in that second
-without them is lost: a cluster that keeps its word lets its clients wait. The victim comes back when the others lead
-what it led. The first victim leads the most partitions, the next one is the active controller, and so on in turn;
-kills are spread over the time in which the command writes, as far as nodes come back in time.
+A kill comes when all replicas are in sync and records arrive. The other two nodes are paused (SIGSTOP) for a second, so
+that nothing reaches them; then the victim is killed (SIGKILL), and they resume. Records acknowledged in that second
+without them are lost: a correct cluster makes its clients wait. The victim restarts when the others lead its
+partitions. The first victim leads the most partitions, the next one is the active controller, and so on in turn; kills
+are spread over the time in which the command writes, as far as nodes come back in time.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, Self
 
 from benchmarks.side_by_side.trios import KafkaTrio
 from penstock import __version__
-from penstock.client.admin import Admin
+from penstock.client.admin.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
 from penstock.client.metadata import Topic, TopicPartition
@@ -88,7 +88,7 @@ class PenstockNodes:
 
 
 class KafkaNodes:
-    """Apache Kafka, as it starts by its own script."""
+    """Apache Kafka, started by its own script."""
 
     def __init__(self, directory: Path) -> None:
         self._trio = KafkaTrio(directory, sorted(os.sched_getaffinity(0)))
@@ -119,7 +119,7 @@ class KafkaNodes:
 
 
 class Nemesis:
-    """Looks at the topic of the run as any client does, and kills."""
+    """Observes the topic of the run as any client does, and kills nodes."""
 
     def __init__(self, nodes: Mortals, is_over: Callable[[], bool], say: Callable[[str], None]) -> None:
         self._nodes = nodes
@@ -130,7 +130,7 @@ class Nemesis:
         self._records = 0
 
     async def strike(self, kills: int, seconds: float) -> list[str]:
-        """So many times in these seconds, one after the other, as long as the run goes on; who was struck."""
+        """Kills up to `kills` times, spread over `seconds`, while the run goes on; describes the victims."""
         struck: list[str] = []
         begun_s = 0.0
         try:
@@ -172,7 +172,7 @@ class Nemesis:
             for each in others:
                 self._nodes.send(each, signal.SIGCONT)
 
-    # --- looking
+    # --- observing
 
     async def _is_whole_and_busy(self) -> bool:
         topic = await self._topic()
@@ -184,14 +184,14 @@ class Nemesis:
         return 0 < before < self._records
 
     async def _topic(self) -> Topic:
-        """The one of the run; ClientError while there is none."""
+        """The topic of the run; ClientError while it does not exist."""
         found = [each for each in await self._admin.list_topics() if each.name.startswith(PREFIX)]
         if not found:
             raise ClientError("the topic is not there yet")
         return found[0]
 
     async def _until(self, question: Callable[[], Awaitable[bool]], what: str) -> bool:
-        """False if the run was over before it was so."""
+        """Waits until a condition holds; False if the run ended first."""
         deadline_s = time.monotonic() + WAIT_S
         while not self._is_over():
             try:
@@ -210,7 +210,7 @@ class Nemesis:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run said, and what was done to it."""
+    """The output of a run, and the kills during it."""
 
     version: str
     command: str
@@ -221,7 +221,7 @@ class Outcome:
 
     @property
     def broken(self) -> dict[str, int]:
-        """Rules that were broken, and how often."""
+        """Violated rules, and how often."""
         return {each["kind"]: each["broken"] for each in self.said["rules"] if each["broken"]}
 
 
@@ -233,7 +233,7 @@ def run(
     *options: str,
     say: Callable[[str], None] = print,
 ) -> Outcome:
-    """The command on nodes that are there, from its start to its end."""
+    """Runs the command on existing nodes, from its start to its end."""
     arguments = ("--seconds", f"{seconds:g}", *options, "-o", "json")
     out, err = directory / "verify.json", directory / "verify.err"
     with out.open("wb") as output, err.open("wb") as errors:

@@ -2,10 +2,10 @@
 
     python -m tests.system.verify_table --clusters penstock,kafka,planted --kills 2 --seconds 90 --record
 
-Three nodes each, which are killed and come back while the command runs (`verify_runs`). `--record` writes
+Three nodes each, which are killed and restarted while the command runs (`verify_runs`). `--record` writes
 docs/results/verify.md; a run of one cluster replaces that cluster's row, so that the table can be made in pieces. A run
-that met fewer kills than the others is not recorded, unless its verdict is a surprise. The bug is there to see that
-the command can fail: without a row in which it does, the others would say nothing.
+with fewer kills than requested is not recorded, unless its verdict is unexpected. The bug proves that the command can
+fail: without a row in which it does, the others would prove nothing.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.side_by_side import machine
+from harness import machine
 from tests.revision import revision
 from tests.system.density import say
 from tests.system.plants import PLANTS
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def row_of(outcome: Outcome, plant: str | None) -> dict[str, Any]:
-    """What the table keeps of a run."""
+    """The values that the table keeps of a run."""
     said = outcome.said
     shape = machine.describe()
     return {
@@ -109,7 +109,7 @@ def write(rows: Mapping[str, dict[str, Any]]) -> None:
 
 
 def page(rows: Mapping[str, dict[str, Any]]) -> str:
-    """All of verify.md."""
+    """The whole text of verify.md."""
     bugs = " ".join(f"*{row['bug'].rstrip('.')}*." for row in rows.values() if row["bug"]) or "not recorded yet."
     shapes = dict.fromkeys(shape(row["machine"]) for row in rows.values())
     return f"""# The same command on Penstock, on Apache Kafka, and on a bug
@@ -138,7 +138,7 @@ acknowledged the same; waits say little about how fast a cluster is, since nodes
 the machine. By its defaults Apache Kafka waits nine seconds for a broker that is gone before others lead, Penstock asks
 at once whether it still is there.
 
-`./dev verify-table` writes this page, `./dev verify-table --clusters kafka` a row of it.
+`./dev campaign verify` writes this page, `./dev campaign verify --clusters kafka` a row of it.
 {" ".join(shapes)}
 """
 
@@ -169,7 +169,7 @@ def title(row: Mapping[str, Any]) -> str:
 
 
 def rules(rows: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Those that some run had something to hold against."""
+    """Rules that some run had data to check."""
     by_kind: dict[str, dict[str, dict[str, Any]]] = {}
     for name, row in rows.items():
         for each in row["rules"]:

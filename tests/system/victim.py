@@ -1,6 +1,5 @@
-"""A broker that is killed and started again: a process of its own, always on the same port and the same data."""
+"""A broker that is killed and restarted: a separate process, always on the same port and the same data."""
 
-import random
 import signal
 import socket
 import subprocess
@@ -10,44 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from harness.ports import free_port
 from tests.system.commands import ENVIRONMENT, PENSTOCK
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60.0
 END_S = 20.0
 CUT = signal.SIGUSR1
-"""How a victim on a lossy disk is told that its power fails."""
+"""The signal that cuts the power of a victim on a lossy disk."""
 DAMAGE = "Damage in the data directory"
-PORTS = range(20_000, 32_000)
-"""Below those that outgoing connections are given."""
-_taken: list[socket.socket] = []
-
-
-def free_port(*, is_kept: bool = True) -> int:
-    """One that nobody listens on now, and that nobody else is given while whoever listens there is down.
-
-    It stays taken for as long as this process lives: without that, clients of a node that is being started again may
-    meet a node of another cluster, which another test has given the same port, and write to its topics. A command that
-    looks for itself whether a port is free must not find it taken (`is_kept`).
-    """
-    while True:
-        port = random.choice(PORTS)
-        probe = socket.socket()
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            probe.close()
-            continue
-        if is_kept:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who does likewise may listen there
-            _taken.append(probe)
-        else:
-            probe.close()
-        return port
 
 
 class Victim:
-    """Start it, kill it, start it again. Killed at the end, however the story ends."""
+    """A broker to start, kill and start again. Killed at the end, whatever happens."""
 
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None) -> None:
         self.data = directory / "data"
@@ -69,7 +43,7 @@ class Victim:
             self._process.wait(END_S)
 
     def log_to(self, path: Path) -> None:
-        """What it says goes there, and not beside its data."""
+        """Redirects its log, which otherwise lies beside its data."""
         self._log_path = path
 
     def command(self) -> Sequence[str]:
@@ -87,7 +61,7 @@ class Victim:
             )
 
     def wait_ready(self) -> None:
-        """Returns when somebody can connect."""
+        """Returns when the port accepts connections."""
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"it ended by itself with {self.process.returncode}: {self.log[-2000:]}"
@@ -99,7 +73,7 @@ class Victim:
         raise AssertionError(f"not ready in {READY_S} s: {self.log[-2000:]}")
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """Ends it by a signal; its exit code. It must not have ended before."""
+        """Ends it by a signal; returns its exit code. It must not have ended before."""
         assert self.process.poll() is None, f"it ended by itself with {self.process.returncode}: {self.log[-2000:]}"
         self.process.send_signal(number)
         return self.process.wait(END_S)
@@ -112,17 +86,17 @@ class Victim:
 
     @property
     def log(self) -> str:
-        """What it said in all its lives."""
+        """Its log of all starts."""
         return self._log_path.read_text(errors="replace")
 
     @property
     def damages(self) -> list[str]:
-        """What it found wrong in its data: after a crash there is nothing to be found."""
+        """Damage that it reported in its data: a crash must cause none."""
         return [line for line in self.log.splitlines() if DAMAGE in line]
 
 
 class ComposedVictim(Victim):
-    """A node put together by `victim_server`: on a lossy disk, with a planted bug, or both."""
+    """A node assembled by `victim_server`: on a lossy disk, with a planted bug, or both."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A node of a cluster by its file, whose disk may lose what was not synced.
+"""A cluster node started from its properties file, whose disk may lose unsynced data.
 
     python -m tests.system.victim_node server.properties [--lossy SEED] [--witness FILE]
 
@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from penstock.cli.plan import Plan, plan_of
-from penstock.cli.serve import settings_of
-from penstock.cli.settings_file import read_settings
+from penstock.cli.serve.run import settings_of
+from penstock.cli.settings.settings_file import read_settings
+from penstock.cli.settings.startup import Plan, plan_of
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
 from tests.system.plants import PLANTS
@@ -61,7 +61,7 @@ def main() -> None:
         PLANTS[options.plant]()
     if options.witness is not None:
         watch(options.witness)
-    plan = plan_of(read_settings(options.file), allows_plaintext=False, is_verbose=True)
+    plan = plan_of(read_settings(options.file), allows_plaintext=False)
     asyncio.run(serve(plan, options.lossy))
 
 

@@ -1,9 +1,9 @@
-"""One node on loopback whose disk may lose what was not synced, and which may have a bug planted in it.
+"""One node on loopback whose disk may lose unsynced data, and which may have a planted bug.
 
     python -m tests.system.victim_server DIRECTORY PORT [--lossy SEED] [--plant NAME] [--set name=value]
 
 On a lossy disk the directory holds at every moment what a power cut would leave. SIGUSR1 cuts the power: between two
-steps of the node a part of what was not synced is kept or torn as the seed says, and the process is gone.
+steps of the node a part of the unsynced data is kept or torn as the seed determines, and the process exits.
 """
 
 import argparse
@@ -22,8 +22,7 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.ports import Clock, Disk, Entropy, Network, Workers
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings
-from penstock.server.upkeep_loop import UpkeepSettings
+from penstock.server.settings import NodeSettings, UpkeepSettings
 from tests.system.plants import PLANTS
 
 TORN_CHANCE = 0.7
@@ -32,7 +31,7 @@ SYNC_S_MAX = 0.004
 
 @dataclass(frozen=True)
 class VictimPorts:
-    """The host's ports with a disk of another kind."""
+    """The host's ports with a different disk."""
 
     clock: Clock
     entropy: Entropy

@@ -1,12 +1,12 @@
-"""Power cuts beyond what durability=replicated promises to survive: what is lost by them is reported, and nothing else.
+"""Power cuts beyond the guarantee of durability=replicated: every loss that they cause is reported, and nothing else.
 
     python -m tests.system.cluster_faults --wide-cuts 10 --record
 
-In each round topics of its own are written to, and two nodes lose their power at once, or all of them, or one after the
-other before the last one has caught up. If nobody leads a partition then, the nodes and `penstock cluster health` have
-to say that records may be lost, and an operator has a leader elected. Whatever was acknowledged before and is not where
-it was must lie behind an offset that the leader has named; what was acknowledged afterwards is there. A round in which
-no node has reported anything is held to all that other campaigns are held to.
+In each round new topics are written to, and two nodes lose their power at once, or all of them, or one after the other
+before the last one has caught up. If a partition has no leader then, the nodes and `penstock cluster health` have to
+report that records may be lost, and an operator has a leader elected. A record that was acknowledged before and is not
+at its offset must lie behind an offset that the leader reported; records acknowledged afterwards are there. A round in
+which no node reported anything must pass all checks of the other campaigns.
 """
 
 import re
@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import confluent_kafka
 
-from penstock.cli.cluster_checkups import health_findings
-from penstock.cli.cluster_health import state_of
+from harness.load import CALM, Load, create_topics, ends_of
+from penstock.cli.cluster.checkups import health_findings
+from penstock.cli.cluster.health import state_of
 from penstock.client.errors import ClientError
 from penstock.client.metadata import TopicPartition
 from penstock.model.errors import ErrorCode
@@ -42,7 +43,6 @@ from tests.system.cluster_faults import (
     _tell,
     await_progress,
 )
-from tests.system.load import CALM, Load, create_topics, ends_of
 from tests.system.mortal_node import Broken
 from tests.system.victim import CUT
 from tests.system.witness import unexplained
@@ -56,18 +56,18 @@ FINDINGS_MAX: Final = 20
 Place = tuple[str, int]
 """A partition's name, and an offset."""
 Record = tuple[str, int, str]
-"""The same, and what lay there."""
+"""A partition's name, an offset, and the value there."""
 
 
 @dataclass
 class Tally:
-    """What all rounds came to."""
+    """Totals of all rounds."""
 
     acked: int = 0
     read: int = 0
     lost: int = 0
     partitions: set[str] = field(default_factory=set)
-    """Those that were reported."""
+    """Partitions with a reported loss."""
     rounds_reported: int = 0
     findings: Findings = field(default_factory=lambda: Findings(FINDINGS_MAX))
     problems: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ def run(
     java_rate: float | None = JAVA_RATE,
     shapes: Sequence[str] = (),
 ) -> Outcome:
-    """So many rounds, as far as the time goes; `shapes` says how the first ones are cut."""
+    """Runs up to `count` rounds within `seconds_max`; `shapes` sets how the first ones are cut."""
     began = time.monotonic()
     random, struck, tally = Random(seed), Counter[str](), Tally()
     all_topics: list[tuple[str, int]] = []
@@ -138,7 +138,7 @@ def _round(town: Town, load: Load, shape: str, topics: Sequence[tuple[str, int]]
         tally.acked += report.counts.records_acked
         tally.read += report.counts.records_polled
         return
-    load.finish(is_spoilt=True)  # clients may find themselves beyond the end, or out of order: they are told
+    load.finish(is_spoilt=True)  # clients may be beyond the end, or out of order, and get errors
     load.give_up()
     town.until_whole()
     acked = acknowledged(load)
@@ -153,7 +153,7 @@ def _round(town: Town, load: Load, shape: str, topics: Sequence[tuple[str, int]]
 
 
 def strike(town: Town, shape: str, random: Random) -> None:
-    """Power goes, and comes back at once or a little later."""
+    """Cuts the power of some nodes, and restarts them at once or a little later."""
     victims = random.sample(NODES, 2 if shape == "two at once" else len(NODES))
     if shape == "one after the other":
         for each in victims:
@@ -171,7 +171,7 @@ def strike(town: Town, shape: str, random: Random) -> None:
 
 
 def until_all_listen(town: Town) -> None:
-    """Each node is let in, in its present life: who leads what is settled as far as it will be by itself."""
+    """Waits until each node has registered since its last start: leadership is settled as far as it can be."""
     deadline = time.monotonic() + WHOLE_S
     while late := [each for each in town.nodes.values() if each.log.count(SERVES) < each.starts]:
         if time.monotonic() > deadline:
@@ -180,7 +180,7 @@ def until_all_listen(town: Town) -> None:
 
 
 def have_leaders_elected(town: Town) -> list[str]:
-    """As an operator does it: looks at what `health` and the nodes say, then decides. What was not said."""
+    """Has leaders elected as an operator does, after reading `health` and the nodes' logs. Returns missing reports."""
     unled = unled_partitions(town)
     if not unled:
         return []
@@ -203,7 +203,7 @@ def have_leaders_elected(town: Town) -> list[str]:
 
 
 def unled_partitions(town: Town) -> list[TopicPartition]:
-    """Those without a leader, of all topics; nobody who could lead is still away."""
+    """Partitions without a leader, in all topics, once all nodes that could lead are back."""
     deadline = time.monotonic() + WHOLE_S
     while True:
         try:
@@ -219,7 +219,7 @@ def unled_partitions(town: Town) -> list[TopicPartition]:
 
 
 def losses_of(town: Town, topics: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Partitions of these topics that were led again after a loss, and the first offset that may be gone."""
+    """Partitions of these topics that were led again after a loss, and the first offset that may be lost."""
     names = {f"{topic}-{index}" for topic, count in topics for index in range(count)}
     found: dict[str, int] = {}
     for node in town.nodes.values():
@@ -230,7 +230,7 @@ def losses_of(town: Town, topics: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def acknowledged(load: Load) -> dict[Record, int]:
-    """What was acknowledged where, and when the client knew; after a loss two may have had one place."""
+    """Acknowledged records, and when the client received the ack; after a loss two records may have had one offset."""
     return {
         (partition, offset, value): event.time_ns
         for client in load.clients
@@ -241,7 +241,7 @@ def acknowledged(load: Load) -> dict[Record, int]:
 
 
 def read_back(bootstrap: str, topics: Iterable[tuple[str, int]]) -> dict[Place, str]:
-    """Everything that is in the topics now."""
+    """Reads everything that is in the topics now."""
     found: dict[Place, str] = {}
     consumer: Any = confluent_kafka.Consumer(
         {**CALM, "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
@@ -269,7 +269,7 @@ def read_back(bootstrap: str, topics: Iterable[tuple[str, int]]) -> dict[Place, 
 
 
 def silent(lost: dict[Record, int], reported: dict[str, int], decided_ns: int) -> list[str]:
-    """Losses that nobody told of: in other partitions, before the named offset, or of later records."""
+    """Losses that were not reported: in other partitions, before the reported offset, or of later records."""
     problems = []
     for (partition, offset, _), when_ns in sorted(lost.items()):
         if partition not in reported:

@@ -1,7 +1,7 @@
-"""What became of batches that idempotent producers sent to a node; and whether refused sequences make sense.
+"""Fates of batches that idempotent producers sent to a node, and whether out-of-order rejections are justified.
 
-A producer that pipelines may be told OUT_OF_ORDER_SEQUENCE_NUMBER for what followed a batch that was refused and has to
-be sent again, or what overtook its very first batch. Without that it means that the cluster has forgotten something.
+A producer that pipelines may get OUT_OF_ORDER_SEQUENCE_NUMBER for batches that followed a rejected batch that has to be
+sent again, or that overtook its very first batch. Otherwise the error means that the cluster has lost state.
 """
 
 import time
@@ -11,17 +11,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.model.errors import ErrorCode
 from penstock.records.header import BatchView
-from penstock.server.handlers import produce
+from penstock.server.handlers.records.produce import ProduceHandler
 
 NO_PRODUCER: Final = -1
 EXPLAINS_NS: Final = 60_000_000_000
-"""A refusal explains what its producer meets while it is sending that batch again."""
+"""How long a rejection explains others of its producer: while the producer sends that batch again."""
 
 Key: TypeAlias = tuple[str, int, int]
 
 
 class Fate(NamedTuple):
-    """What became of a batch: it was refused, or it was the first of its producer that was appended there."""
+    """The fate of a batch: it was rejected, or it was its producer's first to be appended there."""
 
     time_ns: int
     place: str
@@ -32,25 +32,25 @@ class Fate(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Whose sequences these are."""
+        """The partition and producer that the sequence belongs to."""
         return self.place, self.producer_id, self.producer_epoch
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether the broker has missed what comes before."""
+        """Whether the broker has not seen the preceding sequence."""
         return self.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def watch(path: Path) -> None:
-    """From now on the fates of batches are written down."""
-    append = produce._append
+    """Records the fates of batches from now on."""
+    append = ProduceHandler._append
     out = path.open("a", buffering=1, encoding="utf-8")
     begun: set[Key] = set()
 
-    def told(node: Any, part: Any, *arguments: Any, **options: Any) -> Any:
-        outcome = append(node, part, *arguments, **options)
+    def told(handler: ProduceHandler, part: Any, *arguments: Any, **options: Any) -> Any:
+        outcome = append(handler, part, *arguments, **options)
         topic, index, records = part
-        if records is None or outcome is None:  # None: it is called again once the records are opened
+        if records is None or outcome is None:  # None: called again once the records are opened
             return outcome
         batch = BatchView(records)
         key = f"{topic if isinstance(topic, str) else topic.hex()}-{index}", batch.producer_id, batch.producer_epoch
@@ -61,11 +61,11 @@ def watch(path: Path) -> None:
             out.write(" ".join(map(str, words)) + "\n")
         return outcome
 
-    setattr(produce, "_append", told)  # noqa: B010 - a module's own function
+    setattr(ProduceHandler, "_append", told)  # noqa: B010 - a class's own method
 
 
 def fates_in(lines: Iterable[str]) -> Iterator[Fate]:
-    """What was written down. A last line that a kill cut off is left out."""
+    """Parses the recorded fates. A last line that a kill cut off is left out."""
     for line in lines:
         if line.endswith("\n"):
             time_ns, place, *numbers, code = line.split()
@@ -74,7 +74,7 @@ def fates_in(lines: Iterable[str]) -> Iterator[Fate]:
 
 
 def unexplained(fates: Iterable[Fate]) -> list[Fate]:
-    """Sequences that were called out of order without a reason."""
+    """Sequences that were rejected as out of order without a reason."""
     refused: dict[Key, list[Fate]] = {}
     begun_ns: dict[Key, int] = {}
     out_of_order = []

@@ -1,4 +1,4 @@
-"""Cores, server and simulator depend on nothing but their inputs; and the check sees it when they do."""
+"""Cores, server and simulator depend only on their inputs; and the lint detects violations."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ ROOMS = [
     "simulator",
 ]
 DISK = ["faults", "lossy", "memory", "names", "paths", "pinned", "survivors", "tree", "unsynced"]
-"""The parts of `host` that a simulated disk is made of."""
+"""The modules of `host` that make up a simulated disk."""
 
 FILES = [path for room in ROOMS for path in sorted((PENSTOCK / room).rglob("*.py"))]
 FILES += [PENSTOCK / "host" / f"{name}.py" for name in DISK]

@@ -1,4 +1,4 @@
-"""Figures of groups: commits that are refused do not count, gaps are what they say, the page has every row."""
+"""Group benchmarks: refused commits do not count, gaps are computed correctly, the page has every row."""
 
 import asyncio
 import struct
@@ -55,7 +55,7 @@ def test_a_refused_commit_ends_the_load() -> None:
 
 
 async def _commit_to(code: ErrorCode, requests_s: float) -> dict[str, float]:
-    """A broker that says the same to everybody."""
+    """Commits to a broker that gives every request the same response."""
     said = answer(code)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""What is said about lakes: goals missed included, sums that add up, pages made of the recorded figures alone."""
+"""Results of lake benchmarks: missed goals are shown, sums add up, pages hold only recorded figures."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The benchmark's own honesty: what it checks, what it refuses, and that its pages say what was measured."""
+"""The benchmark's own checks and refusals, and that its pages show what was measured."""
 
 import json
 import os
@@ -10,21 +10,22 @@ from typing import Any, cast
 
 import pytest
 
-from benchmarks.side_by_side import growth, machine, report, results
+from benchmarks.side_by_side import growth, report, results
 from benchmarks.side_by_side.brokers import Broker
 from benchmarks.side_by_side.frames import INT32, fill_batch, make_batch, produce_answer, produce_request
 from benchmarks.side_by_side.generator import Pipe, WrongAnswer
 from benchmarks.side_by_side.jobs import Job, percentiles
 from benchmarks.side_by_side.loads import Conditions, WrongCount, check_count
-from benchmarks.side_by_side.machine import Cores
 from benchmarks.side_by_side.payload import values
 from benchmarks.side_by_side.reader import WrongData, walk
 from benchmarks.side_by_side.replicated import check_counts
 from benchmarks.side_by_side.results import CannotRecord, Spread, spread
 from benchmarks.side_by_side.running import Plan
 from benchmarks.side_by_side.trios import BROKERS, Trio
+from harness import machine
+from harness.machine import Cores
+from harness.raw_client import Topic
 from penstock.records.header import patch
-from tests.compatibility.raw_client import Topic
 
 TOPIC_ID = b"sixteen bytes id"
 
@@ -34,7 +35,7 @@ TOPIC_ID = b"sixteen bytes id"
 
 @contextmanager
 def a_peer_that_says(answer: bytes) -> Iterator[str]:
-    """Takes one request and answers with these bytes."""
+    """Accepts one request and answers with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as place:
 
         def serve() -> None:
@@ -83,7 +84,7 @@ def test_half_an_answer_is_waited_for() -> None:
 
 
 def batches(*base_offsets: int) -> memoryview:
-    """Batches of three records each."""
+    """Builds batches of three records each."""
     whole = bytearray()
     for offset in base_offsets:
         batch = bytearray(make_batch([b"one", b"two", b"three"]).data)
@@ -178,7 +179,7 @@ def test_the_middle_of_several_rounds_and_their_spread() -> None:
     assert spread(rounds, "end_to_end_ms", "p99") is None
 
 
-# --- what is recorded -------------------------------------------------------------------------------------------------
+# --- recorded results -------------------------------------------------------------------------------------------------
 
 PLAN = Plan(Conditions(Cores((0,), (0,))), 1, 0.0)
 
@@ -234,7 +235,7 @@ def test_a_run_replaces_its_rows_and_leaves_the_others() -> None:
 
 
 def test_figures_of_uncommitted_code_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: object())  # as if there were something to draw with
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: object())  # pretends that matplotlib exists
     monkeypatch.setattr(machine, "commit", lambda: "abc1234+")
     with pytest.raises(CannotRecord, match="commit them"):
         results.check_recordable(PLAN)

@@ -1,4 +1,4 @@
-"""What the benchmarks of the Spark source say about their figures, goals missed included."""
+"""Results of the Spark benchmarks, including missed goals."""
 
 import json
 from collections import Counter
@@ -55,7 +55,7 @@ def test_the_page_says_how_each_row_came_about() -> None:
 
 
 def test_a_tenth_of_everything_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.side_by_side.machine.commit", lambda: "abc")
+    monkeypatch.setattr("harness.machine.commit", lambda: "abc")
     results.check_recordable(1.0)
     with pytest.raises(CannotRecord, match="leave out --scale"):
         results.check_recordable(0.1)

@@ -1,4 +1,4 @@
-"""The table of `penstock verify` runs: made of what was recorded alone, with what was broken in plain sight."""
+"""The table of `penstock verify` runs: only recorded results, with broken rules clearly visible."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,6 @@
-"""`penstock config check`: what is wrong with a broker's file, before the broker says so."""
+"""`penstock config check`: reports errors in a broker's settings file before the broker starts."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,22 +10,6 @@ from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show
 
 
-def complaints_about(settings: Mapping[str, str]) -> list[str]:
-    """All that is wrong, in sentences."""
-    from penstock.cli.contradictions import contradictions
-    from penstock.metadata.settings.broker import BROKER_SETTINGS
-    from penstock.metadata.settings.checks import check_broker_file
-    from penstock.metadata.settings.layers import BrokerSettings
-
-    layers = BrokerSettings(settings)
-
-    def number(name: str) -> int | None:
-        value = layers.value(name) if name in BROKER_SETTINGS else None
-        return value if isinstance(value, int) else None
-
-    return [*check_broker_file(settings), *contradictions(settings, number)]
-
-
 def check(
     file: Annotated[Path, typer.Argument(readable=False, help="server.properties, or TOML if it ends in .toml.")],
     environment: Annotated[
@@ -34,11 +17,15 @@ def check(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check a broker's file: names with typos, values out of bounds, contradictions. Exit code 1 if there are any."""
-    from penstock.cli.settings_file import from_environment, read_settings
+    """Check the file of a broker before it starts.
+
+    It reports names with typos, values out of bounds, and contradictions. Exit code 1 if there are any.
+    """
+    from penstock.cli.settings.setting_errors import setting_errors
+    from penstock.cli.settings.settings_file import from_environment, read_settings
 
     settings = read_settings(file) | (from_environment(os.environ) if environment else {})
-    found = complaints_about(settings)
+    found = setting_errors(settings)
     if output is Output.JSON:
         show([{"complaint": each} for each in found], output)
     else:
@@ -50,8 +37,8 @@ def check(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Makes the commands known."""
-    config = typer.Typer(help="Files with a broker's settings.", no_args_is_help=True, rich_markup_mode=None)
+    """Registers the commands."""
+    config = typer.Typer(help="Check a broker's settings.", no_args_is_help=True, rich_markup_mode=None)
     config.callback()(lambda: None)
     config.command(
         "check",

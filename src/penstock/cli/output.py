@@ -1,4 +1,4 @@
-"""How reading commands show what they found: a table for people, JSON for programs."""
+"""Output of commands: a table for people, JSON for programs."""
 
 import io
 import sys
@@ -16,14 +16,14 @@ _WIDE = ("W", "F")
 
 
 class Output(StrEnum):
-    """The forms."""
+    """The output formats."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class Quantity(str):
-    """A number as people read it, unit and all: it stands to the right in its column."""
+    """A number formatted for people, with its unit: right-aligned in its column."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="For people
 
 
 def show(rows: Sequence[Mapping[str, Any]], output: Output, empty: str = "Nothing.") -> None:
-    """Rows that have the same columns. Without any, a table says so on stderr: what is piped on stays empty."""
+    """Shows rows that have the same columns. Without rows, a note goes to stderr, so that piped output stays empty."""
     if output is Output.JSON:
         show_json(rows)
     elif not rows:
@@ -42,19 +42,19 @@ def show(rows: Sequence[Mapping[str, Any]], output: Output, empty: str = "Nothin
 
 
 def show_json(value: object) -> None:
-    """One document."""
+    """Prints one JSON document."""
     typer.echo(json_text(value, indent=2))
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """As it is; where stdout cannot show all characters, in JSON's own escapes."""
+    """JSON text; with JSON escapes for non-ASCII characters if the encoding of stdout is not a UTF."""
     import json
 
     return json.dumps(value, indent=indent, ensure_ascii=not _encoding().lower().startswith("utf"))
 
 
 def printable(text: str) -> str:
-    """Text of strangers, with escapes in place of whatever would steer a terminal or cannot be shown on it."""
+    """Untrusted text, with escapes for characters that would control a terminal or that stdout cannot encode."""
     shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
     return shown.encode(_encoding(), "backslashreplace").decode(_encoding())
 
@@ -64,13 +64,13 @@ def _encoding() -> str:
 
 
 def escape_what_cannot_be_shown() -> None:
-    """From now on no character is too much for stdout."""
+    """Makes stdout escape characters that it cannot encode."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def show_findings(found: Sequence[Finding], output: Output, exit_code: int = 1) -> None:
-    """What looks have shown; ends with this code if something is wrong."""
+    """Shows findings; exits with this code if something is wrong."""
     if output is Output.JSON:
         show_json([each._asdict() for each in found])
     else:
@@ -83,12 +83,12 @@ def show_findings(found: Sequence[Finding], output: Output, exit_code: int = 1) 
 
 
 def show_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Columns as wide as they must be; numbers to the right."""
+    """Prints a table with columns as wide as needed and numbers right-aligned."""
     sys.stdout.write(table_text(rows))
 
 
 def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The same, as lines."""
+    """The text of `show_table`."""
     names = list(rows[0])
     texts = [[printable(_text(row[name])) for name in names] for row in rows]
     heads = [name.upper().replace("_", "-") for name in names]
@@ -105,7 +105,7 @@ def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_counted(column: Sequence[object]) -> bool:
-    """Whether a column holds numbers, here and there one that is missing."""
+    """Whether a column holds numbers, some of which may be missing."""
     is_number = [isinstance(each, int | Quantity) for each in column]
     return any(is_number) and all(
         number or each is None or each in _MISSING for number, each in zip(is_number, column, strict=True)
@@ -113,7 +113,7 @@ def _is_counted(column: Sequence[object]) -> bool:
 
 
 def _width(text: str) -> int:
-    """Places that a terminal gives to a text."""
+    """The number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in _WIDE) for each in text)

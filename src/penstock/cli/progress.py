@@ -1,9 +1,11 @@
-"""How far a long job is, on stderr, for whoever watches; nothing when nobody does or when it is over soon."""
+"""Progress of long jobs, on stderr if it is a terminal; nothing for a job that ends soon."""
 
 import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+import typer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,12 +13,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
 PATIENCE_S = 1.0
-"""Nothing is shown of what takes no longer."""
+"""Nothing is shown for a count that takes no longer."""
 STEP = 200
 
 
 class _Bar:
-    """One line, from the first `_draw` on until the end of the block; none where nobody watches."""
+    """One progress line, from the first `_draw` until the end of the block; none without a terminal."""
 
     def __init__(self, what: str, *, is_shown: bool | None = None) -> None:
         self._what = what
@@ -49,7 +51,7 @@ class _Bar:
 
 
 class Counter(_Bar):
-    """Counts records. `total` says how much work there is: records, unless `add` is told another measure."""
+    """Counts records. `total` is the amount of work: in records, unless `add` is given another measure."""
 
     def __init__(self, what: str, total: int | None = None, *, is_shown: bool | None = None) -> None:
         super().__init__(what, is_shown=is_shown)
@@ -66,7 +68,7 @@ class Counter(_Bar):
         super().__exit__(kind, error, trace)
 
     def add(self, count: int = 1, done: int | None = None) -> None:
-        """So many more records, and so much of the work."""
+        """Adds records, and the work that was done for them."""
         before = self.count
         self.count += count
         self._done += count if done is None else done
@@ -86,10 +88,10 @@ class Counter(_Bar):
 
 
 class ByteBar(_Bar):
-    """How many bytes of how many are through, how fast, and how long the rest takes."""
+    """Progress in bytes: done, total, rate and remaining time."""
 
     def show(self, done_bytes: int, total_bytes: int, rate: float, eta_s: float | None) -> None:
-        """The latest; the pace is the caller's, who knows what counts."""
+        """Shows the current state; the caller measures the rate."""
         if self._is_shown:
             self._draw(total=max(1, total_bytes), completed=done_bytes, pace=pace_text(rate, eta_s))
 
@@ -101,14 +103,14 @@ class ByteBar(_Bar):
 
 
 class RunBar(_Bar):
-    """How much of a run's time is over, and what has come of it so far."""
+    """The elapsed share of a run's time, and its results so far."""
 
     def __init__(self, total_s: float, *, is_shown: bool | None = None) -> None:
         super().__init__("", is_shown=is_shown)
         self._total_s = total_s
 
     def show(self, done_s: float, so_far: str) -> None:
-        """The latest."""
+        """Shows the current state."""
         if self._is_shown:
             self._draw(total=self._total_s, completed=min(done_s, self._total_s), so_far=so_far)
 
@@ -119,14 +121,14 @@ class RunBar(_Bar):
 
 
 def pace_text(rate: float, eta_s: float | None) -> str:
-    """`12.5 MB/s, 3 min 20 s left`; without what nobody knows."""
+    """`12.5 MB/s, 3 min 20 s left`, or a note if the remaining time is unknown."""
     if eta_s is None:
         return "nothing is copied at the moment"
     return f"{bytes_text(rate)}/s, {seconds_text(eta_s)} left"
 
 
 def bytes_text(count: float) -> str:
-    """In the unit that people would choose."""
+    """A number of bytes in a readable unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -135,10 +137,20 @@ def bytes_text(count: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """In the one or two units that matter."""
+    """A duration in one or two readable units."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def say(sentence: str) -> None:
+    """Prints a sentence if stderr is a terminal, unless it is the same as the last one."""
+    if sys.stderr.isatty() and sentence != _said.get("last"):
+        typer.echo(sentence, err=True)
+        _said["last"] = sentence
+
+
+_said: dict[str, str] = {}

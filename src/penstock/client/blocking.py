@@ -1,39 +1,50 @@
-"""The client for programs without a loop: the same methods, waiting; the loop runs in a thread of its own.
+"""The client for programs without an event loop: the same methods, blocking; the loop runs in its own thread.
 
-Only on a host: there are no threads in a simulation. Safe to use from several threads.
+It runs only on a host: a simulation has no threads. It is thread-safe.
 """
 
 import asyncio
 import threading  # determinism: a blocking client never runs in a simulation
 from collections.abc import Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future  # determinism: see above
-from contextlib import closing
+from contextlib import ExitStack, closing
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
-from penstock.client.admin import BROKER_DECIDES, Admin, CreatedTopic
-from penstock.client.client import Client, Headers, Published, Text
-from penstock.client.consumer import Consumer, Message, OutOfRangeName, PartitionRecords, Start
+from penstock.client.admin.admin import BROKER_DECIDES, Admin, CreatedTopic
+from penstock.client.async_client import AsyncClient, Headers, Published, Text
+from penstock.client.blocking_producer import SyncProducer
+from penstock.client.configuration.config import ConfigSource
+from penstock.client.configuration.options import Bootstrap, ClientOptions, ProducerOptions
+from penstock.client.consumer.consumer import Consumer, Message, OutOfRangeName, PartitionRecords, Start
+from penstock.client.consumer.reading import IsolationName, Reading
 from penstock.client.errors import Closed
-from penstock.client.group_consumer import GroupConsumer
+from penstock.client.groups.group_consumer import GroupConsumer
 from penstock.client.metadata import Topic, TopicPartition
-from penstock.client.reading import IsolationName, Reading
+from penstock.client.producer.producer import Producer
 
 T = TypeVar("T")
 
 
 class SyncClient:
-    """See the module. Takes what Client takes; use it as a context manager."""
+    """See the module. Accepts the arguments of Client; use it as a context manager."""
 
-    def __init__(self, bootstrap: str | Sequence[str] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        config: ConfigSource | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(  # determinism: see above
             target=self._loop.run_forever, name="penstock-client", daemon=True
         )
         self._thread.start()
         self._is_closed = False
+        self._producers: dict[SyncProducer, None] = {}
         try:
-            self._client = self.run(_made(bootstrap, options))
+            self._client = self.run(_made(bootstrap, config, options))
         except BaseException:
             self._stop()
             raise
@@ -48,11 +59,11 @@ class SyncClient:
 
     @property
     def admin(self) -> Admin:
-        """The operator's tools: `client.run(client.admin.list_groups())`."""
+        """The admin client: `client.run(client.admin.list_groups())`."""
         return self._client.admin
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for anything that the asyncio client can do. An interrupt cancels it."""
+        """Runs a coroutine of the asyncio client and returns its result. An interrupt cancels it."""
         future = self.start(work)
         try:
             return future.result()
@@ -61,19 +72,21 @@ class SyncClient:
             raise
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """The same without waiting: the future knows what came of it."""
+        """Starts a coroutine without waiting; the future holds its result."""
         if self._is_closed:
             work.close()
             raise Closed("this client was closed")
         return asyncio.run_coroutine_threadsafe(work, self._loop)  # determinism: see above
 
     def close(self) -> None:
-        """Delivers what was sent, closes everything, and ends the thread."""
-        if not self._is_closed:
-            try:
-                self.run(self._client.close())
-            finally:
-                self._stop()
+        """Delivers pending records, closes everything, and ends the thread."""
+        if self._is_closed:
+            return
+        with ExitStack() as stack:
+            stack.callback(self._stop)
+            stack.callback(lambda: self.run(self._client.close()))
+            for each in list(self._producers):
+                stack.callback(each.close)
 
     def _stop(self) -> None:
         self._is_closed = True
@@ -87,9 +100,11 @@ class SyncClient:
         partitions: int = BROKER_DECIDES,
         replication_factor: int = BROKER_DECIDES,
         configs: Mapping[str, str] | None = None,
+        *,
+        exist_ok: bool = False,
     ) -> CreatedTopic:
         """As Client.create_topic."""
-        return self.run(self._client.create_topic(name, partitions, replication_factor, configs))
+        return self.run(self._client.create_topic(name, partitions, replication_factor, configs, exist_ok=exist_ok))
 
     def delete_topic(self, name: str) -> None:
         """As Client.delete_topic."""
@@ -99,11 +114,24 @@ class SyncClient:
         """As Client.topics."""
         return self.run(self._client.topics())
 
+    def producer(self, **options: Unpack[ProducerOptions]) -> SyncProducer:
+        """Opens a producer whose `publish` does not wait; it is closed with the client at the latest."""
+        made = self.run(_opened(self._client, options))
+        block_ms_max = options.get("block_ms_max")
+        producer = SyncProducer(self, made, self._client.cluster.timeout_ms if block_ms_max is None else block_ms_max)
+        self._producers[producer] = None
+        return producer
+
+    def release_producer(self, producer: SyncProducer, inner: Producer) -> None:
+        """Closes the producer behind a blocking one."""
+        self._producers.pop(producer, None)
+        self.run(self._client.release(inner))
+
     def publish(
         self,
         topic: str,
-        key: Text | None,
         value: Text | None,
+        key: Text | None = None,
         *,
         headers: Headers = (),
         partition: int | None = None,
@@ -111,7 +139,7 @@ class SyncClient:
     ) -> Published:
         """As Client.publish."""
         return self.run(
-            self._client.publish(topic, key, value, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+            self._client.publish(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         )
 
     def consume(
@@ -151,7 +179,7 @@ class SyncClient:
                 yield from self._held(reader, piece) if isinstance(reader, GroupConsumer) else piece.messages()
 
     def _held(self, member: GroupConsumer, piece: PartitionRecords) -> Iterator[Message]:
-        """Records as long as their partition is this member's; those before the one in hand are read."""
+        """Yields records while the member owns their partition; on an early exit, all but the last count as read."""
         claim = member.claim(piece.partition)
         next_offset = piece.records[0].offset
         try:
@@ -215,8 +243,12 @@ class SyncClient:
         yield from self._pieces_of(self.run(self._client.reader(reading)), reading)
 
 
-async def _made(bootstrap: str | Sequence[str] | None, options: dict[str, Any]) -> Client:
-    return Client(bootstrap, **options)
+async def _made(bootstrap: Bootstrap | None, config: ConfigSource | None, options: ClientOptions) -> AsyncClient:
+    return AsyncClient(bootstrap, config=config, **options)
+
+
+async def _opened(client: AsyncClient, options: ProducerOptions) -> Producer:
+    return client.producer(**options)
 
 
 async def _done(member: GroupConsumer, partition: TopicPartition, offset: int) -> None:

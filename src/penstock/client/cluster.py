@@ -1,18 +1,21 @@
-"""The cluster as one thing to talk to: finds brokers, leaders and coordinators, and tries again while it makes sense.
+"""Access to a cluster: finds brokers, leaders and coordinators, and retries requests until a deadline.
 
-Every call ends by its deadline. What is asked again must bear it: a request whose connection broke may have been
-carried out. Metadata is asked for when something is missing, old, or proven wrong by an answer.
+A request that is retried must be safe to repeat: when its connection broke, it may have been carried out. Metadata is
+requested when it is missing, old, or contradicted by a response.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 from penstock.client.bootstrap import Address, default_bootstrap, parse_addresses
-from penstock.client.connection import SOFTWARE, TIMEOUT_MS, BrokerConnection, Login
+from penstock.client.connection.connection import SOFTWARE, TIMEOUT_MS, BrokerConnection, Login
+from penstock.client.connection.pool import Pool
+from penstock.client.connection.trouble import cannot_connect
 from penstock.client.errors import ClientError, Closed, Refused, Unreachable, check
 from penstock.client.metadata import ClusterView, Topic, TopicPartition
-from penstock.client.pool import Pool
 from penstock.client.ports import ClientPorts, host_ports
 from penstock.client.retry import Retry
 from penstock.model.errors import ErrorCode
@@ -22,13 +25,16 @@ from penstock.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 
 R = TypeVar("R", bound=Response)
 
+CONNECT_TIMEOUT_MS = 5_000
+CALL_TIMEOUT_MS = 60_000
 METADATA_AGE_MS_MAX = 300_000
 TOPIC_APPEARS_MS_MAX = 10_000
-"""How long a topic that is being created may be unknown."""
+"""How long a topic that is being created may stay unknown."""
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
 _FIRST_WITH_MANY_KEYS = 4
-_FIRST_THAT_MAY_DECLINE = 4  # older Metadata requests cannot say that a topic is not to be created
+_GRACE_MS = 100  # an attempt that ends at the limit can still give its reason
+_FIRST_THAT_MAY_DECLINE = 4  # older Metadata requests cannot turn off topic creation
 
 
 class Cluster:
@@ -41,15 +47,17 @@ class Cluster:
         ports: ClientPorts | None = None,
         client_id: str | None = SOFTWARE,
         login: Login | None = None,
-        connect_timeout_ms: int = 10_000,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         request_timeout_ms: int = TIMEOUT_MS,
-        timeout_ms: int = 60_000,
+        timeout_ms: int = CALL_TIMEOUT_MS,
+        first_contact_ms: int | None = None,
     ) -> None:
+        """`first_contact_ms` limits the time to reach a first broker, all attempts together; by default a call does."""
         self.bootstrap = parse_addresses(default_bootstrap() if bootstrap is None else bootstrap)
         self.timeout_ms = timeout_ms
-        """How long a call may take, all attempts together."""
+        """Time limit of a call, including all attempts."""
         self.request_timeout_ms = request_timeout_ms
-        """How long one answer may take."""
+        """Time limit of one response."""
         self.view = ClusterView()
         self._owns_ports = ports is None
         self.ports = host_ports() if ports is None else ports
@@ -60,6 +68,9 @@ class Cluster:
             connect_timeout_ms=connect_timeout_ms,
             timeout_ms=request_timeout_ms,
         )
+        self._first_contact_ms = first_contact_ms
+        self._contact_began_ms: int | None = None
+        self._is_contacted = first_contact_ms is None
         self._fresh_until_ms: dict[str, int] = {}
         self._lanes = 0
 
@@ -78,7 +89,7 @@ class Cluster:
             self.ports.close()
 
     def new_lane(self, name: str) -> str:
-        """The name of a lane that nobody else uses."""
+        """Returns an unused lane name."""
         self._lanes += 1
         return f"{name}-{self._lanes}"
 
@@ -87,8 +98,11 @@ class Cluster:
         await self._pool.close(lane)
 
     def retry(self, timeout_ms: int | None = None) -> Retry:
-        """Attempts within a deadline."""
-        return Retry(self.ports.clock, self.ports.entropy, self.timeout_ms if timeout_ms is None else timeout_ms)
+        """Returns the retry state of one call, with its deadline."""
+        retry = Retry(self.ports.clock, self.ports.entropy, self.timeout_ms if timeout_ms is None else timeout_ms)
+        if self._first_contact_ms is not None and not self._is_contacted:
+            retry.limit_first(self._first_contact_ms, lambda: self._is_contacted)
+        return retry
 
     # --- connections
 
@@ -102,12 +116,14 @@ class Cluster:
         except Unreachable as error:
             raise self._with_hint(broker.address, error) from error
 
-    async def connection_to(self, address: Address) -> BrokerConnection:
-        """A connection to whoever is there, known as a broker or not."""
-        return await self._pool.connection(address)
+    async def connection_to(self, address: Address, lane: str = "") -> BrokerConnection:
+        """A connection to an address, whether or not it belongs to a known broker."""
+        return await self._pool.connection(address, lane)
 
     async def any_connection(self, lane: str = "") -> BrokerConnection:
-        """A connection to whichever broker is nearest at hand: an open one, a known one, one of the bootstrap list."""
+        """A connection to any broker: an open one if possible, else a known one, else one of the bootstrap list."""
+        if self._first_contact_ms is not None and not self._is_contacted:
+            return await self._contact(self._first_contact_ms, lane)
         known = [broker.address for broker in self.view.brokers.values()]
         candidates = [
             *self._pool.opened(lane),
@@ -122,17 +138,53 @@ class Cluster:
                 raise
             except ClientError as error:
                 failures.append(self._with_hint(address, error) if error.is_retriable else error)
-        for failure in failures:
-            if not failure.is_retriable:
-                raise failure
-        raise Unreachable("; ".join(map(str, failures)))
+        raise _unreachable(failures)
+
+    async def _contact(self, limit_ms: int, lane: str) -> BrokerConnection:
+        """The first connection of all: addresses that are slow to answer are tried at the same time."""
+        clock = self.ports.clock
+        now_ms = clock.monotonic_ms()
+        if self._contact_began_ms is None or now_ms - self._contact_began_ms >= limit_ms:
+            self._contact_began_ms = now_ms
+        ends_ms = self._contact_began_ms + limit_ms
+        rest = deque(self._rotated(self.bootstrap))
+        pace_ms = limit_ms // (2 * len(rest))
+        opening: dict[asyncio.Task[BrokerConnection], Address] = {}
+        failures: list[ClientError] = []
+        try:
+            while rest or opening:
+                if rest:
+                    address = rest.popleft()
+                    opening[asyncio.create_task(self._pool.connection(address, lane))] = address
+                left_ms = max(0, ends_ms + _GRACE_MS - clock.monotonic_ms())
+                wait_ms = min(left_ms, pace_ms) if rest else left_ms
+                await asyncio.wait(  # determinism: the sets that it returns are not used
+                    opening, timeout=wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+                )
+                found: list[BrokerConnection] = []
+                for task in [each for each in opening if each.done()]:
+                    del opening[task]
+                    try:
+                        found.append(task.result())
+                    except ClientError as error:
+                        failures.append(error)
+                if found:
+                    self._is_contacted = True
+                    return found[0]
+                if not left_ms:
+                    break
+        finally:
+            for task in opening:
+                task.cancel()
+        failures += [cannot_connect(str(each), TimeoutError(), limit_ms) for each in opening.values()]
+        raise _unreachable(failures)
 
     def _rotated(self, addresses: Sequence[Address]) -> list[Address]:
         start = self.ports.entropy.below(len(addresses)) if len(addresses) > 1 else 0
         return [*addresses[start:], *addresses[:start]]
 
     def _with_hint(self, address: Address, error: ClientError) -> Unreachable:
-        """Tells who was reached under one name and calls itself by another what that means."""
+        """Adds a hint about advertised.listeners if the address comes from metadata only."""
         text = str(error)
         if self.view.brokers and address not in self.bootstrap:
             text += f" (the broker names {address} as its address: see its advertised.listeners)"
@@ -143,7 +195,7 @@ class Cluster:
     async def refresh(
         self, topics: Iterable[str] | None = (), *, creates_topics: bool = False, timeout_ms: int | None = None
     ) -> dict[str, ErrorCode]:
-        """Asks anew for brokers and for these topics (None: all); the topics that were refused, and why."""
+        """Requests metadata of the brokers and of these topics (None: all); returns error codes by topic."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         retry = self.retry(timeout_ms)
         while True:
@@ -152,7 +204,7 @@ class Cluster:
                 version = connection.version_for(MetadataRequest)
                 declines = version >= _FIRST_THAT_MAY_DECLINE
                 if wanted is not None and not wanted and version == 0:
-                    wanted = None  # the oldest version has no way to ask for none
+                    wanted = None  # the oldest version cannot request no topics
                 request = MetadataRequest(
                     topics=wanted if wanted is not None or version else (),
                     allow_auto_topic_creation=creates_topics or not declines,
@@ -175,7 +227,7 @@ class Cluster:
     async def topic(
         self, name: str, *, creates_topics: bool = False, is_coming: bool = False, timeout_ms: int | None = None
     ) -> Topic:
-        """A topic whose partitions are known. What is not there yet is waited for if it may be created, or was."""
+        """A topic and its partitions. Waits for an unknown topic if `creates_topics` or `is_coming`."""
         if known := self.cached_topic(name):
             return known
         retry = self.retry(timeout_ms)
@@ -188,36 +240,36 @@ class Cluster:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not (creates_topics or is_coming):
                 check(error.code, None, error.subject)
             await retry.after(error)
-            # A broker that creates topics says at first that there is none, too; but not for long.
+            # A broker that creates topics also reports them as unknown at first, but not for long.
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and retry.spent_ms > TOPIC_APPEARS_MS_MAX:
                 raise Refused(error.code, "there is no such topic, and the broker creates none", error.subject)
 
     def cached_topic(self, name: str) -> Topic | None:
-        """A topic, if what is known of it can still be trusted."""
+        """A topic, if its cached metadata is still fresh."""
         known = self.view.topics.get(name)
         if known is None or self._fresh_until_ms.get(name, 0) < self.ports.clock.monotonic_ms():
             return None
         return known
 
     def distrust(self, topic: str) -> None:
-        """An answer has proven wrong what is known of a topic."""
+        """Marks a topic's metadata as stale, because a response has contradicted it."""
         self._fresh_until_ms.pop(topic, None)
 
     def forget(self, topic: str) -> None:
-        """A topic is no more, or will be another."""
+        """Drops a topic that was deleted or is to be recreated."""
         self.distrust(topic)
         self.view.topics.pop(topic, None)
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The leader of a partition, if it is known and to be trusted."""
+        """The leader of a partition, if it is known and its metadata is fresh."""
         if self.cached_topic(partition.topic) is None:
             return None
         return self.view.leader(*partition)
 
-    # --- asking
+    # --- requests
 
     async def ask_any(self, request: Request, answer: type[R], *, timeout_ms: int | None = None) -> R:
-        """Asks any broker, and others if that fails."""
+        """Sends a request to any broker, and to others if that fails."""
         return await self.ask_checked(request, answer, lambda _: (), timeout_ms=timeout_ms)
 
     async def ask_checked(
@@ -229,7 +281,7 @@ class Cluster:
         node_id: Callable[[], int | None] = lambda: None,
         timeout_ms: int | None = None,
     ) -> R:
-        """Asks one broker (any, when `node_id` gives none), again while all of the codes say that this may help."""
+        """Sends a request to a broker (any, if `node_id` returns None); retries while all error codes are retriable."""
         retry = self.retry(timeout_ms)
         while True:
             try:
@@ -256,7 +308,7 @@ class Cluster:
         *,
         timeout_ms: int | None = None,
     ) -> R:
-        """Asks the controller, or whoever passes it on, for what only the controller may do."""
+        """Sends a request to the controller, or to the broker that forwards requests to it."""
         if not self.view.brokers:
             await self.refresh(timeout_ms=timeout_ms)
 
@@ -266,7 +318,7 @@ class Cluster:
         return await self.ask_checked(request, answer, codes, node_id=controller, timeout_ms=timeout_ms)
 
     async def coordinator(self, key: str, kind: int = GROUP_COORDINATOR, *, timeout_ms: int | None = None) -> int:
-        """The broker that looks after a group or a transactional id."""
+        """The coordinator of a group or a transactional id."""
         retry = self.retry(timeout_ms)
         while True:
             try:
@@ -301,7 +353,7 @@ class Cluster:
         kind: int = GROUP_COORDINATOR,
         timeout_ms: int | None = None,
     ) -> R:
-        """Asks the coordinator of a group or a transactional id, and finds it anew when it has moved."""
+        """Sends a request to the coordinator of a group or a transactional id; looks it up for each attempt."""
         retry = self.retry(timeout_ms)
         while True:
             try:
@@ -313,3 +365,11 @@ class Cluster:
                 raise Refused(found[0], None, key)
             except ClientError as error:
                 await retry.after(error)
+
+
+def _unreachable(failures: Sequence[ClientError]) -> ClientError:
+    """The error when no address could be reached; a failure that a retry does not mend goes first."""
+    for failure in failures:
+        if not failure.is_retriable:
+            return failure
+    return Unreachable("; ".join(map(str, failures)))

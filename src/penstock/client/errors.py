@@ -1,62 +1,65 @@
-"""What can go wrong for a client. Every text says what happened and, where somebody can, what to do about it."""
+"""Errors of the client. Each message states what happened and, where possible, what to do about it."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
 from penstock.client.metadata import TopicPartition
 from penstock.model.errors import ErrorCode
 
+_SHOWN_CHARACTERS = 60
+
 
 class ClientError(Exception):
-    """Anything that a client tells its caller."""
+    """Base class of all errors that the client raises."""
 
     retries: ClassVar[bool] = False
 
     @property
     def is_retriable(self) -> bool:
-        """Whether the same request may go well later, or with another broker."""
+        """Whether the same request may succeed later, or at another broker."""
         return self.retries
 
 
 class Unreachable(ClientError):
-    """No connection to a broker: refused, unknown name, no answer."""
+    """No connection to a broker: refused, unknown host name, no response."""
 
     retries = True
 
 
 class ConnectionLost(ClientError):
-    """The connection ended while an answer was awaited; whether the request was carried out is unknown."""
+    """The connection ended before the response arrived; whether the request was carried out is unknown."""
 
     retries = True
 
 
 class TimedOut(ClientError):
-    """No answer in time; whether the request was carried out is unknown."""
+    """No response in time; whether the request was carried out is unknown."""
 
     retries = True
 
 
 class NotABroker(ClientError):
-    """Something answers that does not speak Kafka's protocol, or not in the clear."""
+    """The server does not speak Kafka's protocol, or only one side uses TLS."""
 
 
 class NotTrusted(ClientError):
-    """TLS: a certificate is missing, unknown, or of somebody else."""
+    """TLS failed: a certificate is missing, untrusted, or issued for another name."""
 
 
 class LoginFailed(ClientError):
-    """The broker does not accept the credentials, or is not who it should be."""
+    """The broker does not accept the credentials, or cannot prove its own identity."""
 
 
 class Unsupported(ClientError):
-    """The broker serves no version of a request that we know."""
+    """The broker serves no version of a request that this client supports."""
 
 
 class Closed(ClientError):
-    """Used after it was closed."""
+    """The object was used after it was closed."""
 
 
 class DeliveryTimedOut(ClientError):
-    """A record could not be delivered in time. Unless `is_unsent`, it may be in the log all the same."""
+    """A record could not be delivered in time. Unless `is_unsent`, it may be in the log nevertheless."""
 
     def __init__(self, message: str, *, is_unsent: bool) -> None:
         super().__init__(message)
@@ -64,7 +67,27 @@ class DeliveryTimedOut(ClientError):
 
 
 class BufferFull(ClientError):
-    """The producer holds as many bytes as it may, and none were delivered in time."""
+    """The producer's buffer is full, and too few bytes were delivered in time."""
+
+
+class Unpublished(NamedTuple):
+    """A record that was not delivered, and why."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    error: Exception
+
+
+class PublishFailed(ClientError):
+    """Records of a blocking producer were not delivered; `failures` has each of them, with its error."""
+
+    def __init__(self, failures: Sequence[Unpublished]) -> None:
+        topic, key, value, error = failures[0]
+        name = f"with the key {_shown(key)}" if key is not None else f"with the value {_shown(value)}"
+        others = f"; nor were {len(failures) - 1} more" if len(failures) > 1 else ""
+        super().__init__(f"the record for {topic} {name} was not published: {error}{others}")
+        self.failures = tuple(failures)
 
 
 class Refused(ClientError):
@@ -79,12 +102,12 @@ class Refused(ClientError):
 
     @property
     def is_retriable(self) -> bool:
-        """As the code says."""
+        """Whether the error code is retriable."""
         return self.code.is_retriable
 
 
 class OutOfRange(Refused):
-    """There is no such offset in the log, which begins at `log_start` and ends before `log_end`."""
+    """The offset is not in the log, which begins at `log_start` and ends before `log_end`."""
 
     def __init__(self, partition: TopicPartition, offset: int, log_start: int, log_end: int, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, f"{partition} at offset {offset}")
@@ -95,7 +118,7 @@ class OutOfRange(Refused):
 
 
 class CommitFailed(Refused):
-    """The group goes on without whoever commits: its records are handed out again, to whoever reads them now."""
+    """The group rejects the committer; the partition's current owner will read the uncommitted records again."""
 
     def __init__(self, code: ErrorCode, group_id: str, partition: TopicPartition, *, is_member: bool) -> None:
         if not is_member:
@@ -111,14 +134,21 @@ class CommitFailed(Refused):
         self.partition = partition
 
 
+def _shown(data: bytes | None) -> str:
+    if data is None:
+        return "None"
+    text = repr(data.decode(errors="replace"))
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+
+
 def check(code: ErrorCode, message: str | None = None, subject: str | None = None) -> None:
-    """Raises Refused unless all is well."""
+    """Raises Refused unless the code is NONE."""
     if code is not ErrorCode.NONE:
         raise Refused(code, message or _ADVICE.get(code), subject)
 
 
 def advice(code: ErrorCode) -> str | None:
-    """What to do about a code, where we know better than the broker."""
+    """Returns advice about an error code, if this client has any."""
     return _ADVICE.get(code)
 
 
@@ -147,4 +177,4 @@ _ADVICE = {
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "the broker takes no metadata as long: see offset.metadata.max.bytes",
     ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach to this offset (any more)",
 }
-"""Where a broker sends nothing but a code, and the code alone does not help."""
+"""Messages for error codes that a broker sends without a helpful message."""

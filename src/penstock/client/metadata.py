@@ -1,7 +1,7 @@
-"""What a client knows of the cluster: brokers, topics, leaders. Plain values; `cluster` keeps them fresh.
+"""Cached cluster metadata: brokers, topics, leaders. Plain values; `cluster` keeps them fresh.
 
-What a broker says may be older than what another said before: a leader with a lower epoch never replaces one with a
-higher epoch, unless the topic was made anew.
+A response may be older than an earlier one from another broker: a leader with a lower leader epoch never replaces one
+with a higher epoch, unless the topic was recreated.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ NO_LEADER = -1
 
 
 class TopicPartition(NamedTuple):
-    """A partition by name."""
+    """A partition, by topic name and index."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker and where it says that clients reach it."""
+    """A broker and its advertised address."""
 
     node_id: int
     host: str
@@ -65,12 +65,12 @@ class Topic:
 
     @property
     def has_id(self) -> bool:
-        """Whether the broker knows topics by id."""
+        """Whether the broker reported a topic id."""
         return self.topic_id != ZERO_UUID
 
 
 class ClusterView:
-    """The latest that brokers have said."""
+    """The latest metadata that brokers have reported."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
@@ -79,7 +79,7 @@ class ClusterView:
         self.controller_id = NO_LEADER
 
     def update(self, response: MetadataResponse) -> dict[str, ErrorCode]:
-        """Takes in an answer; the topics that it refuses to describe, and why."""
+        """Applies a response; returns the error codes of topics that it does not describe."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         if response.brokers:
@@ -117,7 +117,7 @@ class ClusterView:
         return Topic(name, found.topic_id, found.is_internal, tuple(partitions))
 
     def keep_only(self, names: Iterable[str | None]) -> None:
-        """Forgets all topics but these."""
+        """Drops all topics but these."""
         kept = dict.fromkeys(names)
         self.topics = {name: topic for name, topic in self.topics.items() if name in kept}
 
@@ -138,7 +138,7 @@ class ClusterView:
     def note_leader(
         self, topic: str, index: int, leader: int, leader_epoch: int, endpoints: Iterable[Broker] = ()
     ) -> bool:
-        """Takes in what a broker says in passing when it leads no more (KIP-951); whether that was news."""
+        """Applies the leader named in an error response (KIP-951); returns whether it is newer and a known broker."""
         partition = self.partition(topic, index)
         if partition is None or leader < 0 or leader_epoch <= partition.leader_epoch:
             return False

@@ -1,4 +1,4 @@
-"""Offsets by time, and deletion below an offset: questions that only the leader of each partition can answer."""
+"""ListOffsets and DeleteRecords: requests that only the leader of each partition can answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from penstock.client.cluster import Cluster
-from penstock.client.connection import BrokerConnection
+from penstock.client.connection.connection import BrokerConnection
 from penstock.client.errors import ClientError, Refused, check
 from penstock.client.metadata import TopicPartition
 from penstock.model.errors import ErrorCode
@@ -30,14 +30,14 @@ _CONSUMER = -1
 
 
 class Isolation(IntEnum):
-    """What a reader sees of transactions."""
+    """Isolation level of a consumer."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class Moment(IntEnum):
-    """Places in a log that have no fixed offset. A plain number in their stead is a timestamp in milliseconds."""
+    """Special timestamps of ListOffsets. Any other number is a timestamp in milliseconds."""
 
     LATEST = -1
     EARLIEST = -2
@@ -45,7 +45,7 @@ class Moment(IntEnum):
 
 
 class OffsetAt(NamedTuple):
-    """An offset, and the timestamp and leader epoch of the record there (-1 where there is none)."""
+    """An offset, and the timestamp and leader epoch of its record (-1 where there is none)."""
 
     offset: int
     timestamp_ms: int
@@ -63,7 +63,7 @@ async def list_offsets(
     *,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, OffsetAt]:
-    """The offsets at moments or timestamps; offset -1 when every record is older than the timestamp."""
+    """Offsets at moments or timestamps; offset -1 if every record is older than the timestamp."""
 
     async def ask(connection: BrokerConnection, asked: Sequence[TopicPartition]) -> Answered[OffsetAt]:
         epochs = {each: cluster.view.partition(*each) for each in asked}
@@ -99,7 +99,7 @@ async def list_offsets(
 async def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, int]:
-    """Deletes what lies before an offset (-1: before the end) on all replicas; where each partition starts now."""
+    """Deletes records before offsets (-1: high watermark) on all replicas; returns the new log start offsets."""
 
     async def ask(connection: BrokerConnection, asked: Sequence[TopicPartition]) -> Answered[int]:
         topics = [
@@ -111,7 +111,7 @@ async def delete_records(
             )
             for topic, partitions in by_topic(asked).items()
         ]
-        # The leader waits for other replicas, and says so before this client gives up on it.
+        # The leader waits for other replicas, and must time out before this client does.
         request = DeleteRecordsRequest(topics=topics, timeout_ms=cluster.request_timeout_ms * 3 // 4)
         response = await connection.ask(request, DeleteRecordsResponse)
         return {
@@ -128,7 +128,7 @@ async def delete_records(
 async def ask_leaders(
     cluster: Cluster, partitions: Sequence[TopicPartition], ask: Ask[V], timeout_ms: int | None
 ) -> dict[TopicPartition, V]:
-    """Asks each leader for its partitions, again for those that have moved; the first real refusal is raised."""
+    """Queries the leaders of partitions, retrying those that moved; raises the first error that is not retriable."""
     retry = cluster.retry(timeout_ms)
     done: dict[TopicPartition, V] = {}
     while missing := [each for each in partitions if each not in done]:
@@ -177,7 +177,7 @@ async def _ask_one(
 
 
 def refusal(code: ErrorCode, subject: str) -> Refused:
-    """The error that `check` would raise."""
+    """Returns the error that `check` would raise."""
     try:
         check(code, None, subject)
     except Refused as refused:
@@ -193,7 +193,7 @@ def _check_known(cluster: Cluster, partition: TopicPartition) -> None:
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """The same partitions, topic by topic."""
+    """Groups partitions by topic."""
     found: dict[str, list[TopicPartition]] = {}
     for each in partitions:
         found.setdefault(each.topic, []).append(each)

@@ -1,4 +1,4 @@
-"""The world as a client sees it. Whoever hands in no ports gets the host's."""
+"""Ports of the client. The default is the host's network, clock and entropy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ClientPorts:
-    """Network, clock and chance; `close` gives back what was made for them."""
+    """Network, clock and entropy; `close` releases their resources."""
 
     network: Network
     clock: Clock
@@ -25,16 +25,15 @@ class ClientPorts:
 
 
 def host_ports(tls: "SSLContext | None" = None) -> ClientPorts:
-    """Sockets, clock and randomness of this machine; with a context, everything is encrypted."""
+    """Sockets, clock and randomness of this machine; with a TLS context, connections are encrypted."""
     from penstock.host.clock import HostClock
     from penstock.host.entropy import HostEntropy
+    from penstock.host.lookup_threads import LookupThreads
     from penstock.host.sockets import HostNetwork
-    from penstock.host.workers import ThreadWorkers
 
-    workers = ThreadWorkers(threads_max=1)  # it looks up names; a thread starts with the first
-    network: Network = HostNetwork(workers)
+    network: Network = HostNetwork(LookupThreads())
     if tls is not None:
         from penstock.host.tls import TlsNetwork
 
         network = TlsNetwork(network, tls)
-    return ClientPorts(network, HostClock(), HostEntropy(), workers.close)
+    return ClientPorts(network, HostClock(), HostEntropy())

@@ -1,1 +1,1 @@
-"""Groups: who reads which partition, and how far. A shard per partition of `__consumer_offsets`."""
+"""Group coordinator: assignments and committed offsets. One shard per partition of `__consumer_offsets`."""

@@ -1,8 +1,8 @@
-"""Who is meant to read what in a consumer group: `uniform` and `range`, computed by the coordinator.
+"""Assignors of consumer groups, run by the coordinator: `uniform` and `range`.
 
 Both are pure functions of the members and topics, and order members by instance id, then by member id, so that a
-restart changes nothing. Uniform is balanced first, sticky second, and prefers readers in a replica's rack third. Range
-gives every topic out in runs, topics of equal size alike, so that joined topics meet in one member.
+restart changes nothing. Uniform is balanced first, sticky second, and prefers members in a replica's rack third. Range
+assigns every topic in contiguous runs, topics of equal size alike, so that joined topics meet in one member.
 """
 
 from bisect import insort
@@ -22,7 +22,7 @@ class Wish(NamedTuple):
     rack_id: str | None
     topics: tuple[str, ...]
     before: Partitions = NOTHING
-    """What it was meant to read until now."""
+    """Its target assignment until now."""
 
 
 def _ordered(wishes: Sequence[Wish]) -> list[Wish]:
@@ -33,7 +33,7 @@ def _ordered(wishes: Sequence[Wish]) -> list[Wish]:
 
 
 def assign_range(wishes: Sequence[Wish], topics: Mapping[str, Topic]) -> dict[str, Partitions]:
-    """Of every topic a run of partitions for each of its readers; the first readers have one more."""
+    """Assigns a run of partitions of every topic to each subscriber; the first ones may get one more."""
     found: dict[str, set[TopicPartition]] = {wish.member_id: set() for wish in wishes}
     readers = _readers(_ordered(wishes), topics)
     for name in sorted(readers):
@@ -60,7 +60,7 @@ def _readers(wishes: Sequence[Wish], topics: Mapping[str, Topic]) -> dict[str, l
 
 
 def assign_uniform(wishes: Sequence[Wish], topics: Mapping[str, Topic]) -> dict[str, Partitions]:
-    """As even as wishes allow, and as it was as far as that goes."""
+    """Assigns as evenly as subscriptions allow, with as few changes as that permits."""
     plan = _Plan(_ordered(wishes), topics)
     plan.keep()
     plan.give_out()
@@ -70,16 +70,16 @@ def assign_uniform(wishes: Sequence[Wish], topics: Mapping[str, Topic]) -> dict[
 
 
 class _Line:
-    """Readers of the same topics, who has least in front; members by their rank.
+    """Priority queue of the subscribers of a topic, fewest partitions first; members by their rank.
 
-    Who has got more since is sent back when it comes to the front. Who has less than when it was put is put again.
+    A member that has gained partitions is moved back when it reaches the front. One that has lost some is put again.
     """
 
     def __init__(self, plan: "_Plan", ranks: Iterable[int]) -> None:
         self._has = plan.has
         self._wishes = plan.wishes
         self._heaps: dict[str | None, list[tuple[int, int]]] = {}
-        """By rack; under None everybody."""
+        """By rack; under None all members."""
         for rank in ranks:
             for heap in self._heaps_of(rank):
                 heap.append((len(self._has[rank]), rank))
@@ -91,12 +91,12 @@ class _Line:
         return [self._heaps.setdefault(each, []) for each in ((None,) if rack is None else (None, rack))]
 
     def put(self, rank: int) -> None:
-        """Somebody stands where it belongs."""
+        """Adds a member at its present size."""
         for heap in self._heaps_of(rank):
             heappush(heap, (len(self._has[rank]), rank))
 
     def first(self, racks: Iterable[str] = ()) -> tuple[int, int]:
-        """How much it has, and its rank: who has least, among these one in such a rack."""
+        """Size and rank of the member with the fewest partitions, on a tie one in these racks."""
         first = self._front(self._heaps[None])
         near = min((self._front(self._heaps[rack]) for rack in racks if rack in self._heaps), default=first)
         return near if near[0] == first[0] else first
@@ -108,7 +108,7 @@ class _Line:
 
 
 class _Plan:
-    """An assignment in the making; members by their rank."""
+    """An assignment under construction; members by their rank."""
 
     def __init__(self, wishes: list[Wish], topics: Mapping[str, Topic]) -> None:
         self.wishes = wishes
@@ -120,13 +120,13 @@ class _Plan:
             topics[name].topic_id: tuple(ranks[wish.member_id] for wish in readers[name]) for name in sorted(readers)
         }
         self.is_even = all(len(members) == len(wishes) for members in self.readers.values())
-        """Whether everybody wants the same."""
+        """Whether all members have the same subscription."""
         self.free: list[TopicPartition] = []
         self.lines: dict[tuple[int, ...], _Line] = {}
-        """By who stands in them."""
+        """By the ranks of their members."""
 
     def keep(self) -> None:
-        """Everybody keeps what it had, where it still may, up to its share."""
+        """Members keep their former partitions, if still subscribed, up to their share."""
         taken: set[TopicPartition] = set()
         readers = {topic_id: frozenset(members) for topic_id, members in self.readers.items()}
         kept: list[list[TopicPartition]] = []
@@ -153,7 +153,7 @@ class _Plan:
         ]
 
     def _cut_to_shares(self, kept: list[list[TopicPartition]], taken: set[TopicPartition]) -> None:
-        """Who had more than its share until now is the first to have one more."""
+        """Cuts members to their share; those with the most partitions are the first to keep one more."""
         least, more = divmod(self.total(), len(self.wishes)) if self.wishes else (0, 0)
         for rank in sorted(range(len(kept)), key=lambda each: (-len(kept[each]), each)):
             share = least
@@ -164,16 +164,16 @@ class _Plan:
             kept[rank] = mine[:share]
 
     def total(self) -> int:
-        """Partitions that somebody wants."""
+        """Number of partitions of subscribed topics."""
         return sum(topic.partitions for topic in self.topics.values())
 
     def racks(self, partition: TopicPartition) -> Sequence[str]:
-        """Where its replicas are, as far as that is known."""
+        """Racks of its replicas, if known."""
         racks = self.topics[partition[0]].racks
         return racks[partition[1]] if racks else ()
 
     def give_out(self) -> None:
-        """What nobody has goes to the reader with the least; among these to one nearby."""
+        """Assigns free partitions to the subscriber with the fewest; on a tie to one in a replica's rack."""
         self.lines = {ranks: _Line(self, ranks) for ranks in self.readers.values()}
         lines = {topic_id: self.lines[ranks] for topic_id, ranks in self.readers.items()}
         if not self.is_even:
@@ -184,10 +184,11 @@ class _Plan:
 
 
 class _Levelling:
-    """Where wishes differ: partitions move from who has most to who has two fewer, as long as there are such.
+    """Balances unequal subscriptions: moves partitions from the largest members to ones with at least two fewer.
 
-    Who can give nothing waits until it has more, or until somebody who reads what it has falls two below it by giving.
-    As who has most gives first, nobody who gave is a taker again but of those who waited: lines need not know the rest.
+    A member that can give nothing waits until it has more, or until a subscriber of its topics falls two below it by
+    giving. As the largest member gives first, one that gave takes again only from those that waited: lines need no
+    other updates.
     """
 
     def __init__(self, plan: _Plan) -> None:
@@ -197,22 +198,22 @@ class _Levelling:
         numbers = {ranks: number for number, ranks in enumerate(plan.lines)}
         line_of = {topic_id: numbers[ranks] for topic_id, ranks in plan.readers.items()}
         self._reads: list[list[int]] = [[] for _ in plan.wishes]
-        """The lines in which a member stands."""
+        """The lines of each member."""
         for ranks, number in numbers.items():
             for rank in ranks:
                 self._reads[rank].append(number)
         self._stock: list[dict[int, list[TopicPartition]]] = [{} for _ in plan.wishes]
-        """What a member has, sorted, by the line of those who would take it."""
+        """Each member's partitions, sorted, by the line of their subscribers."""
         for rank, has in enumerate(plan.has):
             for partition in sorted(has):
                 self._stock[rank].setdefault(line_of[partition[0]], []).append(partition)
         self._givers = [(-len(has), rank) for rank, has in enumerate(plan.has)]
         heapify(self._givers)
         self._waiting: dict[tuple[int, int], list[int]] = {}
-        """By line and how much they have."""
+        """Waiting members by line and size."""
 
     def run(self) -> None:
-        """Until nobody can give."""
+        """Moves partitions until no member can give one, or the limit of moves is reached."""
         while self._givers and self._moves_left > 0:
             size, giver = heappop(self._givers)
             if -size == len(self._has[giver]):
@@ -242,7 +243,7 @@ class _Levelling:
         self._wake(giver)
 
     def _wake(self, taker: int) -> None:
-        """Who waits and has two more than this one by now can give again."""
+        """Wakes waiting members that have two partitions more than this one by now."""
         size = len(self._has[taker]) + 2
         for number in self._reads[taker]:
             woken = self._waiting.pop((number, size), ())
@@ -255,4 +256,4 @@ class _Levelling:
 _MOVES_PER_PARTITION: Final = 2
 
 ASSIGNORS: Final = {"uniform": assign_uniform, "range": assign_range}
-"""By the names under which members ask for them."""
+"""By the names that members request."""

@@ -1,8 +1,8 @@
-"""A classic group: members that meet, one of which says who reads what.
+"""A classic group: members join a generation, and their leader computes the assignment.
 
-States are a table. What its record does not tell (who waits to join or to sync, member ids that were given out) is
-soft: a new coordinator does without, and members join again. Decisions work on a copy (`copy`), which replaces the
-group once what was decided is in the log.
+State transitions are a table. State that is not in the group's record (waiting joins and syncs, pending member ids) is
+soft: a new coordinator starts without it, and members join again. Decisions work on a copy (`copy`), which replaces the
+group once the decision is in the log.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ CONSUMER_PROTOCOL: Final = "consumer"
 NO_GENERATION: Final = -1
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a member can do, best first: names, and what it says under each."""
+"""Protocols of a member, preferred first: names and metadata."""
 
 
 def known_to_all(protocols: Protocols, others: Iterable[Protocols]) -> list[str]:
-    """The names among these that all others know, too."""
+    """The names of these protocols that all others support, too."""
     common = [name for name, _ in protocols]
     for other in others:
         known = {name for name, _ in other}
@@ -29,7 +29,7 @@ def known_to_all(protocols: Protocols, others: Iterable[Protocols]) -> list[str]
 
 
 class State(Enum):
-    """Of a classic group, by the names that clients see."""
+    """State of a classic group, by the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -48,7 +48,7 @@ MOVES: Final = {
 
 
 class Member(NamedTuple):
-    """One member. `joining` and `syncing` are the tickets of requests of its that wait."""
+    """One member. `joining` and `syncing` are the tickets of its waiting requests."""
 
     member_id: str
     instance_id: str | None
@@ -61,14 +61,14 @@ class Member(NamedTuple):
     joining: int | None = None
     syncing: int | None = None
     is_new: bool = False
-    """It has joined for the first time and was never answered."""
+    """Its first JoinGroup is not answered yet."""
     owes_sync: bool = False
-    """It was told of the generation and has not asked for its assignment yet."""
+    """It has received the generation and has not sent SyncGroup yet."""
     held_bytes: int = 0
-    """What it says under all protocols."""
+    """Bytes of its metadata under all protocols."""
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says under a protocol."""
+        """Its metadata under a protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
@@ -79,7 +79,7 @@ class ClassicGroup:
     group_id: str
     state: State = State.EMPTY
     since_wall_ms: int = -1
-    """When the state was entered; what offsets of an empty group are kept by (R25)."""
+    """When the state was entered; retention of an empty group's offsets counts from it (R25)."""
     generation: int = 0
     protocol_type: str | None = None
     protocol: str | None = None
@@ -88,17 +88,17 @@ class ClassicGroup:
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
     pending: dict[str, None] = field(default_factory=dict)
-    """Member ids that were given out and not used yet."""
+    """Member ids that were handed out and not used yet."""
     is_gathering: bool = False
-    """It was empty, and waits a little for more members than the first."""
+    """The group was empty, and waits for more members (initial rebalance delay)."""
     gathering_left_ms: int = 0
     grown_ms: int = 0
-    """When it last got a member that it had not had, on the clock that never jumps."""
+    """When a new member last joined, on the monotonic clock."""
     held_bytes: int = 0
-    """What its members say of themselves."""
+    """Bytes of its members' metadata."""
 
     def copy(self) -> "ClassicGroup":
-        """One to work on."""
+        """A copy to change."""
         return ClassicGroup(
             self.group_id,
             self.state,
@@ -116,40 +116,40 @@ class ClassicGroup:
             self.held_bytes,
         )
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether the group is in state Empty."""
         return self.state is State.EMPTY
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nobody has ever been in it, or is about to."""
+        """Whether the group never had a member, and none is about to join."""
         return self.is_empty and self.is_simple and not self.pending and not self.generation
 
     @property
     def is_simple(self) -> bool:
-        """Whether it is nothing but offsets: consumers that choose their partitions themselves."""
+        """Whether the group has only offsets: its consumers choose their partitions themselves."""
         return self.protocol_type is None
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest of all members'."""
+        """The longest rebalance time-out of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def have_all_joined(self) -> bool:
-        """Whether nobody is waited for."""
+        """Whether all members have joined, and no member id is pending."""
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     def candidates(self) -> list[str]:
-        """Protocols that all members know, in the order of the first of them."""
+        """Protocols that all members support, in the order of the first member."""
         members = list(self.members.values())
         if not members:
             return []
         return known_to_all(members[0].protocols, (member.protocols for member in members[1:]))
 
     def would_take(self, protocol_type: str, protocols: Protocols, besides: str = "") -> bool:
-        """Whether somebody who knows these protocols fits in."""
+        """Whether a member with these protocols can join."""
         if not protocol_type or not protocols:
             return False
         others = [member for member in self.members.values() if member.member_id != besides]
@@ -160,7 +160,7 @@ class ClassicGroup:
         return bool(known_to_all(protocols, (other.protocols for other in others)))
 
     def elected_protocol(self) -> str:
-        """What most members like best, of what all of them know."""
+        """The protocol that most members prefer, among those that all support."""
         candidates = self.candidates()
         votes = dict.fromkeys(candidates, 0)
         for member in self.members.values():
@@ -170,13 +170,13 @@ class ClassicGroup:
     # --- changing a copy ------------------------------------------------------------------------------------------
 
     def move(self, state: State, wall_ms: int) -> None:
-        """Every move is one of the table's."""
+        """Enters a state; every move must be in the table."""
         assert (self.state, state) in MOVES, f"no move from {self.state} to {state}"
         self.state = state
         self.since_wall_ms = wall_ms
 
     def put(self, member: Member) -> None:
-        """A member comes, or changes."""
+        """Adds or replaces a member."""
         if not self.members:
             self.leader = member.member_id
         before = self.members.get(member.member_id)
@@ -187,7 +187,7 @@ class ClassicGroup:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member:
-        """A member goes."""
+        """Removes a member."""
         member = self.members.pop(member_id)
         self.held_bytes -= member.held_bytes
         if member.instance_id is not None and self.static.get(member.instance_id) == member_id:
@@ -199,11 +199,11 @@ class ClassicGroup:
     # --- its record -----------------------------------------------------------------------------------------------
 
     def key(self) -> GroupMetadataKey:
-        """Under which it is recorded."""
+        """The key of its record."""
         return GroupMetadataKey(group=self.group_id)
 
     def value(self) -> GroupMetadataValue:
-        """What of it is recorded."""
+        """The value of its record."""
         members = [
             MemberMetadata(
                 member_id=member.member_id,
@@ -228,7 +228,7 @@ class ClassicGroup:
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group that a record tells of: stable or empty, for in between nothing is recorded."""
+    """The group of a record: stable or empty, as nothing is recorded in between."""
     members = {
         each.member_id: Member(
             each.member_id,

@@ -1,22 +1,23 @@
-"""A consumer group (KIP-848): epochs, what each member is meant to read, and what it reads now.
+"""A consumer group (KIP-848): epochs, and the target and current assignment of each member.
 
-Everything here comes from records, through `apply`; decisions apply theirs to a copy first (`draft`), so that both see
-the same group. Three epochs: the group's rises when members or topics change; the target's follows when an assignment
-is computed for it; a member's follows when it has given up what it must. Records that compaction has left over may come
-in any order and are taken as they are.
+All durable state comes from records, through `apply`; decisions apply theirs to a copy first (`draft`), so that both
+see the same group. Three epochs: the group's rises when members or topics change; the target's follows when an
+assignment is computed for it; a member's follows when it has revoked what it must. Records that compaction has left
+over may come in any order and are applied as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, assert_never
 
-from penstock.coordinator.records import GroupRecord
+from penstock.coordinator.records import GroupRecord, value_as
 from penstock.model.errors import ErrorCode
 from penstock.wire.stored import consumer_groups as stored
+from penstock.wire.stored.consumer_offsets import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
 
 LEAVING_EPOCH: Final = -1
 AWAY_EPOCH: Final = -2
-"""A static member that will be back."""
+"""Epoch of a static member that has left temporarily."""
 
 TopicPartition = tuple[bytes, int]
 Partitions = frozenset[TopicPartition]
@@ -27,24 +28,27 @@ REBALANCE_MS_DEFAULT: Final = 300_000
 
 
 class MemberState(IntEnum):
-    """Of a member, as its record has it."""
+    """State of a member, as in its record."""
 
     STABLE = 0
     UNREVOKED = 1
-    """It must give up partitions before it can go to the next epoch."""
+    """It must revoke partitions before it can move to the next epoch."""
     UNRELEASED = 2
-    """It is in the newest epoch, and waits for partitions that others have yet to give up."""
+    """It is in the target epoch, and waits for partitions that others have yet to revoke."""
+
+
+_STATES: Final = {int(state) for state in MemberState}
 
 
 class ClassicSide(NamedTuple):
-    """Of a member that speaks the classic protocol in a consumer group."""
+    """Data of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class Member(NamedTuple):
-    """One member: what it told, and where it stands."""
+    """One member: its metadata and its reconciliation state."""
 
     member_id: str
     instance_id: str | None = None
@@ -64,32 +68,32 @@ class Member(NamedTuple):
 
     @property
     def giving_up_ms(self) -> int:
-        """How long it may take to give up what it is told to."""
+        """How long it may take to revoke partitions."""
         return self.rebalance_timeout_ms if self.rebalance_timeout_ms >= 0 else REBALANCE_MS_DEFAULT
 
     @property
     def owned(self) -> Partitions:
-        """What nobody else may be given: what it has, and what it has not given up yet."""
+        """Partitions that no other member may get: assigned to it, or not revoked yet."""
         return self.assigned | self.revoking if self.revoking else self.assigned
 
     @property
     def held_bytes(self) -> int:
-        """What it says of itself: topics, pattern, and metadata of the classic protocol."""
+        """Size of its metadata: topics, pattern, and metadata of the classic protocol."""
         said = sum(map(len, self.topics)) + len(self.pattern)
         return said + (0 if self.classic is None else sum(len(metadata) for _, metadata in self.classic.protocols))
 
     def says_the_same(self, other: "Member") -> bool:
-        """Whether both hold the same objects; else they may still be equal."""
+        """Whether both hold the same metadata objects; others may still be equal."""
         return self.topics is other.topics and self.pattern is other.pattern and self.classic is other.classic
 
     @property
     def outdated(self) -> ErrorCode:
-        """How it is told, in its protocol, that a commit is of a time that is over."""
+        """The error for an outdated commit, in its protocol."""
         return ErrorCode.STALE_MEMBER_EPOCH if self.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 class Pattern(NamedTuple):
-    """A regular expression, and which topics it matched when it was last looked at."""
+    """The topics that a regular expression matched when it was last evaluated."""
 
     topics: tuple[str, ...]
     names_hash: int
@@ -124,12 +128,12 @@ class ConsumerGroup:
         self.targets: dict[str, Partitions] = {}
         self.static: dict[str, str] = {}
         self.owners: dict[TopicPartition, str] = {}
-        """Who has a partition, or has not given it up yet."""
+        """The member that has a partition, or has not revoked it yet."""
         self.patterns: dict[str, Pattern] = {}
         self.held_bytes = 0
-        """What its members say of themselves."""
+        """Bytes of its members' metadata."""
         self.since_wall_ms = -1
-        """When it became empty, as far as this coordinator knows: soft."""
+        """When it became empty, as far as this coordinator knows; soft state."""
 
     def draft(self) -> "ConsumerGroup":
         """A copy to decide on."""
@@ -142,16 +146,16 @@ class ConsumerGroup:
         copy.held_bytes = self.held_bytes
         return copy
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether the group has no members."""
         return not self.members
 
     @property
     def state(self) -> str:
-        """By the names that clients see."""
+        """The state, by the name that clients see."""
         if not self.members:
             return "Empty"
         if self.epoch > self.target_epoch:
@@ -162,21 +166,21 @@ class ConsumerGroup:
         return "Stable" if all(settled) else "Reconciling"
 
     def topics_of(self, member: Member) -> tuple[str, ...]:
-        """What a member reads: the topics that it named, and those that its pattern matched."""
+        """A member's subscription: the topics that it named, and those that its pattern matched."""
         if not member.pattern:
             return member.topics
         known = self.patterns.get(member.pattern)
         return member.topics if known is None else tuple(sorted({*member.topics, *known.topics}))
 
     def subscribed_names(self) -> list[str]:
-        """All topics that anybody reads, sorted."""
+        """All subscribed topics, sorted."""
         names: set[str] = set()
         for member in self.members.values():
             names.update(self.topics_of(member))
         return sorted(names)
 
     def assignor(self, default: str) -> str:
-        """What most members want; the first of these by name, where as many want another."""
+        """The assignor that most members want; on a tie the first by name."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             if member.assignor is not None:
@@ -184,7 +188,7 @@ class ConsumerGroup:
         return min(votes, key=lambda name: (-votes[name], name)) if votes else default
 
     def may_commit(self, member_id: str, epoch: int) -> ErrorCode:
-        """Whether a commit of that member comes from its present epoch."""
+        """Whether a commit of a member comes from its present epoch."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -193,21 +197,21 @@ class ConsumerGroup:
         return member.outdated
 
     def may_commit_of(self, member_id: str, partition: TopicPartition) -> ErrorCode:
-        """Whether a commit for that partition is not of the time before another member got it."""
+        """Whether a member may commit for a partition: no other member owns it."""
         member = self.members.get(member_id)
         if member is None or self.owners.get(partition, member_id) == member_id:
             return ErrorCode.NONE
         return member.outdated
 
     def may_fetch(self, member_id: str, epoch: int) -> ErrorCode:
-        """Whether somebody who asks for offsets as that member is it."""
+        """Whether an offset fetch names a member and its present epoch."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
 
     def tombstones(self) -> list[GroupRecord]:
-        """What takes the whole group back."""
+        """Tombstones of the whole group."""
         records = [record for member_id in self.members for record in member_tombstones(self.group_id, member_id)]
         records += [
             GroupRecord(
@@ -222,13 +226,115 @@ class ConsumerGroup:
     # --- changing -------------------------------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord) -> None:
-        """What a record does to the group."""
-        apply = _APPLY.get(type(record.key))
-        if apply is not None:
-            apply(self, record.key, record.value)
+        """Applies a record; ignores records of other kinds."""
+        key, value = record
+        match key:
+            case stored.ConsumerGroupCurrentMemberAssignmentKey():
+                self._apply_current(key, value_as(stored.ConsumerGroupCurrentMemberAssignmentValue, value))
+            case stored.ConsumerGroupTargetAssignmentMemberKey():
+                self._apply_target(key, value_as(stored.ConsumerGroupTargetAssignmentMemberValue, value))
+            case stored.ConsumerGroupMemberMetadataKey():
+                self._apply_member(key, value_as(stored.ConsumerGroupMemberMetadataValue, value))
+            case stored.ConsumerGroupMetadataKey():
+                self._apply_epoch(value_as(stored.ConsumerGroupMetadataValue, value))
+            case stored.ConsumerGroupTargetAssignmentMetadataKey():
+                self._apply_target_epoch(value_as(stored.ConsumerGroupTargetAssignmentMetadataValue, value))
+            case stored.ConsumerGroupRegularExpressionKey():
+                self._apply_pattern(key, value_as(stored.ConsumerGroupRegularExpressionValue, value))
+            case stored.ConsumerGroupPartitionMetadataKey():
+                pass  # written by older versions
+            case OffsetCommitKey() | GroupMetadataKey() | LegacyOffsetCommitKey():
+                pass  # offsets, or the classic group that it was or becomes
+            case _:
+                assert_never(key)
+
+    def _apply_epoch(self, value: stored.ConsumerGroupMetadataValue | None) -> None:
+        if value is not None:
+            self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+
+    def _apply_member(
+        self, key: stored.ConsumerGroupMemberMetadataKey, value: stored.ConsumerGroupMemberMetadataValue | None
+    ) -> None:
+        if value is None:
+            self.remove(key.member_id)
+            return
+        told = value.classic_member_metadata
+        classic = (
+            None
+            if told is None or not told.supported_protocols
+            else ClassicSide(
+                told.session_timeout_ms, tuple((each.name, each.metadata) for each in told.supported_protocols)
+            )
+        )
+        member = self.members.get(key.member_id) or Member(key.member_id)
+        self.put(
+            member._replace(
+                instance_id=value.instance_id,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                topics=tuple(value.subscribed_topic_names),
+                pattern=value.subscribed_topic_regex or "",
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                assignor=value.server_assignor,
+                classic=classic,
+            )
+        )
+
+    def _apply_current(
+        self,
+        key: stored.ConsumerGroupCurrentMemberAssignmentKey,
+        value: stored.ConsumerGroupCurrentMemberAssignmentValue | None,
+    ) -> None:
+        member = self.members.get(key.member_id)
+        if value is None:
+            if member is not None:
+                self.put(
+                    member._replace(
+                        epoch=LEAVING_EPOCH,
+                        previous_epoch=LEAVING_EPOCH,
+                        state=MemberState.STABLE,
+                        assigned=NOTHING,
+                        revoking=NOTHING,
+                    )
+                )
+            return
+        self.put(
+            (member or Member(key.member_id))._replace(
+                epoch=value.member_epoch,
+                previous_epoch=value.previous_member_epoch,
+                state=MemberState(value.state) if value.state in _STATES else MemberState.STABLE,
+                assigned=partitions_of(value.assigned_partitions),
+                revoking=partitions_of(value.partitions_pending_revocation),
+            )
+        )
+
+    def _apply_target(
+        self,
+        key: stored.ConsumerGroupTargetAssignmentMemberKey,
+        value: stored.ConsumerGroupTargetAssignmentMemberValue | None,
+    ) -> None:
+        if value is None:
+            self.targets.pop(key.member_id, None)
+        else:
+            self.targets[key.member_id] = partitions_of(value.topic_partitions)
+
+    def _apply_target_epoch(self, value: stored.ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+        if value is None:
+            self.target_epoch, self.assigned_wall_ms = 0, 0
+        else:
+            self.target_epoch, self.assigned_wall_ms = value.assignment_epoch, value.assignment_timestamp
+
+    def _apply_pattern(
+        self, key: stored.ConsumerGroupRegularExpressionKey, value: stored.ConsumerGroupRegularExpressionValue | None
+    ) -> None:
+        if value is None:
+            self.patterns.pop(key.regular_expression, None)
+        else:
+            self.patterns[key.regular_expression] = Pattern(tuple(value.topics), value.version, value.timestamp)
 
     def put(self, member: Member) -> None:
-        """A member comes, or changes."""
+        """Adds or replaces a member."""
         before = self.members.get(member.member_id)
         if before is None or not before.says_the_same(member):
             self.held_bytes += member.held_bytes - (0 if before is None else before.held_bytes)
@@ -249,7 +355,7 @@ class ConsumerGroup:
             owners[partition] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """A member goes, and what it had is free."""
+        """Removes a member and frees its partitions."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -267,13 +373,25 @@ class ConsumerGroup:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def partitions_of(topics: Any) -> Partitions:
-    """As records and requests list them."""
+class PartitionsOfTopic(Protocol):
+    """Partitions of a topic, as records and requests list them."""
+
+    @property
+    def topic_id(self) -> bytes:
+        """Id of the topic."""
+
+    @property
+    def partitions(self) -> Sequence[int]:
+        """Partition numbers."""
+
+
+def partitions_of(topics: Iterable[PartitionsOfTopic]) -> Partitions:
+    """The partitions that records and requests list."""
     return frozenset((topic.topic_id, number) for topic in topics for number in topic.partitions)
 
 
 def by_topic(partitions: Partitions) -> dict[bytes, list[int]]:
-    """By topic, sorted."""
+    """Partition numbers by topic, sorted."""
     found: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(partitions):
         found.setdefault(topic_id, []).append(number)
@@ -281,7 +399,7 @@ def by_topic(partitions: Partitions) -> dict[bytes, list[int]]:
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
-    """What a member told."""
+    """Record of a member's metadata."""
     classic = (
         stored.ClassicMemberMetadata()
         if member.classic is None
@@ -307,7 +425,7 @@ def member_record(group_id: str, member: Member) -> GroupRecord:
 
 
 def current_record(group_id: str, member: Member) -> GroupRecord:
-    """Where a member stands."""
+    """Record of a member's epoch and current assignment."""
     value = stored.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -327,7 +445,7 @@ def _listed(partitions: Partitions) -> list[stored.TopicPartitions]:
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> GroupRecord:
-    """What a member is meant to read."""
+    """Record of a member's target assignment."""
     topics = [
         stored.TopicPartition(topic_id=topic_id, partitions=numbers) for topic_id, numbers in by_topic(target).items()
     ]
@@ -336,20 +454,20 @@ def target_record(group_id: str, member_id: str, target: Partitions) -> GroupRec
 
 
 def target_epoch_record(group_id: str, epoch: int, wall_ms: int) -> GroupRecord:
-    """For which epoch of the group that is."""
+    """Record of the group epoch of the target assignment."""
     key = stored.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)
     value = stored.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=wall_ms)
     return GroupRecord(key, value)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
-    """The epoch of the group, and which topics it has seen."""
+    """Record of the group epoch, and of the hash of its topics."""
     value = stored.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return GroupRecord(stored.ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def pattern_record(group_id: str, pattern: str, found: Pattern | None) -> GroupRecord:
-    """Which topics a pattern matches; None when nobody asks any more."""
+    """Record of the topics that a pattern matches; a tombstone for None."""
     key = stored.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
     if found is None:
         return GroupRecord(key, None)
@@ -360,104 +478,9 @@ def pattern_record(group_id: str, pattern: str, found: Pattern | None) -> GroupR
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """What takes a member back."""
+    """Tombstones of a member."""
     return [
         GroupRecord(stored.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         GroupRecord(stored.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
         GroupRecord(stored.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     ]
-
-
-def _apply_epoch(group: ConsumerGroup, _key: Any, value: Any) -> None:
-    if value is not None:
-        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-
-
-def _apply_member(group: ConsumerGroup, key: Any, value: Any) -> None:
-    if value is None:
-        group.remove(key.member_id)
-        return
-    told = value.classic_member_metadata
-    classic = (
-        None
-        if told is None or not told.supported_protocols
-        else ClassicSide(
-            told.session_timeout_ms, tuple((each.name, each.metadata) for each in told.supported_protocols)
-        )
-    )
-    member = group.members.get(key.member_id) or Member(key.member_id)
-    group.put(
-        member._replace(
-            instance_id=value.instance_id,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            topics=tuple(value.subscribed_topic_names),
-            pattern=value.subscribed_topic_regex or "",
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            assignor=value.server_assignor,
-            classic=classic,
-        )
-    )
-
-
-def _apply_current(group: ConsumerGroup, key: Any, value: Any) -> None:
-    member = group.members.get(key.member_id)
-    if value is None:
-        if member is not None:
-            group.put(
-                member._replace(
-                    epoch=LEAVING_EPOCH,
-                    previous_epoch=LEAVING_EPOCH,
-                    state=MemberState.STABLE,
-                    assigned=NOTHING,
-                    revoking=NOTHING,
-                )
-            )
-        return
-    group.put(
-        (member or Member(key.member_id))._replace(
-            epoch=value.member_epoch,
-            previous_epoch=value.previous_member_epoch,
-            state=MemberState(value.state) if value.state in _STATES else MemberState.STABLE,
-            assigned=partitions_of(value.assigned_partitions),
-            revoking=partitions_of(value.partitions_pending_revocation),
-        )
-    )
-
-
-_STATES: Final = {int(state) for state in MemberState}
-
-
-def _apply_target(group: ConsumerGroup, key: Any, value: Any) -> None:
-    if value is None:
-        group.targets.pop(key.member_id, None)
-    else:
-        group.targets[key.member_id] = partitions_of(value.topic_partitions)
-
-
-def _apply_target_epoch(group: ConsumerGroup, _key: Any, value: Any) -> None:
-    if value is None:
-        group.target_epoch, group.assigned_wall_ms = 0, 0
-    else:
-        group.target_epoch, group.assigned_wall_ms = value.assignment_epoch, value.assignment_timestamp
-
-
-def _apply_pattern(group: ConsumerGroup, key: Any, value: Any) -> None:
-    if value is None:
-        group.patterns.pop(key.regular_expression, None)
-    else:
-        group.patterns[key.regular_expression] = Pattern(tuple(value.topics), value.version, value.timestamp)
-
-
-_APPLY: Final[dict[type, Callable[[ConsumerGroup, Any, Any], None]]] = {
-    stored.ConsumerGroupMetadataKey: _apply_epoch,
-    stored.ConsumerGroupMemberMetadataKey: _apply_member,
-    stored.ConsumerGroupTargetAssignmentMetadataKey: _apply_target_epoch,
-    stored.ConsumerGroupTargetAssignmentMemberKey: _apply_target,
-    stored.ConsumerGroupCurrentMemberAssignmentKey: _apply_current,
-    stored.ConsumerGroupRegularExpressionKey: _apply_pattern,
-}
-
-OF_CONSUMER_GROUPS: Final = frozenset({*_APPLY, stored.ConsumerGroupPartitionMetadataKey})
-"""Keys of records that belong to consumer groups; the last is of older versions, and says nothing any more."""

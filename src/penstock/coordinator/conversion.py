@@ -1,15 +1,17 @@
-"""Between the protocols while a group is at work: classic groups become consumer groups and back, member by member.
+"""Online conversion of classic groups to consumer groups and back; classic members in consumer groups.
 
 Serves    JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a consumer group; the first
-          ConsumerGroupHeartbeat in a classic group (upgrade); the last of the new protocol that goes (downgrade).
-Answers   a classic member's generation is its epoch; it leads nothing, joins alone and at once, and is asked to join
-          again (REBALANCE_IN_PROGRESS) whenever there is a step to take, or a join whose outcome it has not asked for.
-Departs   a group that is meeting while it is converted keeps what its members said they have (Kafka: nothing).
+          ConsumerGroupHeartbeat in a classic group (upgrade); the departure of the last KIP-848 member (downgrade).
+Answers   a classic member's generation is its epoch; it is never the leader, its join waits for no others, and it must
+          join again (REBALANCE_IN_PROGRESS) to take a reconciliation step, or if it has not synced after its last join.
+Departs   a group that is converted during a rebalance keeps the partitions that its members reported (Kafka: none).
 """
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
-from penstock.coordinator import heartbeats, joining
+from penstock.coordinator import heartbeats, rebalance
+from penstock.coordinator.changes import SetClassicGroup
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, Protocols, State, known_to_all
 from penstock.coordinator.classic import Member as ClassicMember
 from penstock.coordinator.consumer import (
@@ -25,13 +27,14 @@ from penstock.coordinator.consumer import (
     target_epoch_record,
     target_record,
 )
-from penstock.coordinator.heartbeats import Checked, Draft, Refused
+from penstock.coordinator.heartbeats import Draft, MemberRequestRefused, SubscriptionCache
 from penstock.coordinator.reconciliation import reconciled
 from penstock.coordinator.records import GroupRecord
+from penstock.coordinator.requests import ClassicRequest, GroupAsk
 from penstock.coordinator.subscriptions import assignment, assignment_bytes, subscription, version_of
 from penstock.coordinator.timers import JOIN, PENDING, REBALANCE, SYNC, Timer
 from penstock.coordinator.topics import Topics
-from penstock.coordinator.work import Ask, Replace, Work
+from penstock.coordinator.work import Work
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -49,9 +52,15 @@ _MANY_SINCE = 3
 # --- upgrade ----------------------------------------------------------------------------------------------------------
 
 
-def upgrade(group: ClassicGroup, ask: Ask, ticket: int, work: Work, checked: Checked) -> None:
-    """A member of the new protocol joins a classic group, which becomes a consumer group if it can."""
-    request: ConsumerGroupHeartbeatRequest = ask.request
+def upgrade(
+    group: ClassicGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    ask: GroupAsk,
+    ticket: int,
+    work: Work,
+    cache: SubscriptionCache,
+) -> None:
+    """A KIP-848 member joins a classic group, which becomes a consumer group if possible."""
     base, records, desk = ConsumerGroup(group.group_id), [], Work(work.view, work.now)
     base.epoch = group.generation
     if group.generation:
@@ -80,22 +89,22 @@ def upgrade(group: ClassicGroup, ask: Ask, ticket: int, work: Work, checked: Che
     for member in group.members.values():
         desk.hear(group.group_id, member.member_id, member.session_timeout_ms)
     asked = Work(work.view, work.now)
-    heartbeats.heartbeat(base, ask, ticket, asked, checked)
+    heartbeats.heartbeat(base, request, ask, ticket, asked, cache)
     work.replies += asked.replies
     if asked.records:
         work.records += [*records, *asked.records]
-        work.notes += [*desk.notes, *asked.notes]
+        work.changes += [*desk.changes, *asked.changes]
         work.replies += desk.replies
 
 
 def _end_meeting(group: ClassicGroup, work: Work) -> None:
-    """Whoever waits is told to come again; timers of the classic group go."""
+    """Answers waiting requests with REBALANCE_IN_PROGRESS; drops timers of the classic group."""
     for member in group.members.values():
         if member.joining is not None:
-            refused = joining.refusal(ErrorCode.REBALANCE_IN_PROGRESS, 0, member.member_id)
+            refused = rebalance.refusal(ErrorCode.REBALANCE_IN_PROGRESS, 0, member.member_id)
             work.reply(member.joining, refused)
         if member.syncing is not None:
-            work.reply(member.syncing, joining.sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
+            work.reply(member.syncing, rebalance.sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))
     work.drop_timer(JOIN, group.group_id)
     work.drop_timer(SYNC, group.group_id)
     for member_id in group.pending:
@@ -103,10 +112,10 @@ def _end_meeting(group: ClassicGroup, work: Work) -> None:
 
 
 def _members_of(group: ClassicGroup, topics: Topics) -> list[Member] | None:
-    """The members of a classic group as those of a consumer group; None if one is not what we can read.
+    """The members of a classic group as those of a consumer group; None if one cannot be decoded.
 
-    What a member said to have when it joined, and was not assigned, it may be about to give up, and has not yet: only
-    its next JoinGroup will tell.
+    Partitions that a member reported when it joined, and was not assigned, count as not yet revoked until its next
+    JoinGroup.
     """
     if group.protocol_type != CONSUMER_PROTOCOL:
         return None
@@ -168,22 +177,26 @@ def _converted(group: ClassicGroup, members: list[Member], work: Work) -> list[G
 # --- classic members in a consumer group ------------------------------------------------------------------------------
 
 
-def classic_request(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Checked) -> None:
-    """JoinGroup, SyncGroup, Heartbeat or LeaveGroup, and a consumer group under that name."""
-    match ask.request:
+def classic_request(
+    group: ConsumerGroup, request: ClassicRequest, ask: GroupAsk, ticket: int, work: Work, cache: SubscriptionCache
+) -> None:
+    """Handles JoinGroup, SyncGroup, Heartbeat or LeaveGroup in a consumer group."""
+    match request:
+        case HeartbeatRequest():
+            _heartbeat(group, request, ticket, work)
         case JoinGroupRequest():
             try:
-                _join(group, ask, ticket, work, checked)
-            except Refused as refused:
+                _join(group, request, ask, ticket, work, cache)
+            except MemberRequestRefused as refused:
                 work.records.clear()
-                work.notes.clear()
-                work.reply(ticket, joining.refusal(refused.code, ask.version, ask.request.member_id))
+                work.changes.clear()
+                work.reply(ticket, rebalance.refusal(refused.code, ask.version, request.member_id))
         case SyncGroupRequest():
-            _sync(group, ask, ticket, work)
-        case HeartbeatRequest():
-            _heartbeat(group, ask, ticket, work)
+            _sync(group, request, ticket, work)
         case LeaveGroupRequest():
-            _leave(group, ask, ticket, work)
+            _leave(group, request, ask.version, ticket, work)
+        case _:
+            assert_never(request)
 
 
 def _admitted(
@@ -201,17 +214,18 @@ def _admitted(
     return ErrorCode.NONE if generation in (None, member.epoch) else ErrorCode.ILLEGAL_GENERATION
 
 
-def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Checked) -> None:
-    request: JoinGroupRequest = ask.request
+def _join(
+    group: ConsumerGroup, request: JoinGroupRequest, ask: GroupAsk, ticket: int, work: Work, cache: SubscriptionCache
+) -> None:
     settings = work.view.settings
     protocols = tuple((each.name, each.metadata) for each in request.protocols)
     if not settings.session_min_ms <= request.session_timeout_ms <= settings.session_max_ms:
-        raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, "the session is too short or too long")
+        raise MemberRequestRefused(ErrorCode.INVALID_SESSION_TIMEOUT, "the session is too short or too long")
     told = subscription(protocols[0][1]) if protocols and request.protocol_type == CONSUMER_PROTOCOL else None
     if told is None or not _fit(group, protocols, request.member_id):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group reads as consumers do")
+        raise MemberRequestRefused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group reads as consumers do")
     draft = Draft(group, work)
-    before = _joining(draft, ask, ticket)
+    before = _joining(draft, request, ask, ticket)
     if before is None:
         return
     rebalance_ms = request.rebalance_timeout_ms
@@ -224,10 +238,10 @@ def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Chec
         rebalance_timeout_ms=request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms,
         classic=ClassicSide(request.session_timeout_ms, protocols),
     )
-    heartbeats.update(draft, before, member, work, checked)
+    heartbeats.update(draft, before, member, work, cache)
     names = {topic.topic: topic.partitions for topic in told.owned_partitions}
     work.drop_timer(REBALANCE, group.group_id, member.member_id)
-    is_old = 0 <= told.generation_id < before.epoch  # what it has been given since, it cannot have given up here
+    is_old = 0 <= told.generation_id < before.epoch  # it cannot have revoked partitions assigned since
     owned = None if is_old else _by_id(names, work.view.topics)
     heartbeats.step(draft, member.member_id, owned, is_joining=True)
     after = draft.group.members[member.member_id]
@@ -247,38 +261,39 @@ def _join(group: ConsumerGroup, ask: Ask, ticket: int, work: Work, checked: Chec
     )
 
 
-def _joining(draft: Draft, ask: Ask, ticket: int) -> Member | None:
-    """The member that asks, as it was until now; None if it was given an id, and is to come again with it."""
-    request: JoinGroupRequest = ask.request
+def _joining(draft: Draft, request: JoinGroupRequest, ask: GroupAsk, ticket: int) -> Member | None:
+    """The joining member, as it was until now; None if it got a member id and must join again with it."""
     group, work = draft.group, draft.work
     if request.group_instance_id is not None:
         holder = group.static.get(request.group_instance_id)
         if holder is not None and not request.member_id:
-            member_id = joining.new_member_id(work, request.group_instance_id)
+            member_id = rebalance.new_member_id(work, request.group_instance_id)
             return heartbeats.take_the_place(draft, holder, member_id)
         if holder is not None and holder != request.member_id:
-            raise Refused(ErrorCode.FENCED_INSTANCE_ID, "another member has taken the place")
+            raise MemberRequestRefused(ErrorCode.FENCED_INSTANCE_ID, "another member has taken the place")
     member = group.members.get(request.member_id)
     if member is not None:
         return member
     given = Timer(PENDING, group.group_id, request.member_id)
     if request.member_id and work.view.timers.get(given) is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of {group.group_id}")
+        raise MemberRequestRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of {group.group_id}")
     if len(group.members) >= work.view.settings.consumer_members_max:
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{group.group_id} has as many members as it may have")
+        raise MemberRequestRefused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"{group.group_id} has as many members as it may have"
+        )
     if request.member_id:
         work.drop_timer(PENDING, group.group_id, request.member_id)
         return Member(request.member_id)
-    member_id = joining.new_member_id(work, request.group_instance_id or ask.client_id)
+    member_id = rebalance.new_member_id(work, request.group_instance_id or ask.client_id)
     if request.group_instance_id is None and ask.version >= _KNOWN_MEMBERS_SINCE:
         work.set_timer(PENDING, group.group_id, member_id, request.session_timeout_ms)
-        work.reply(ticket, joining.refusal(ErrorCode.MEMBER_ID_REQUIRED, ask.version, member_id))
+        work.reply(ticket, rebalance.refusal(ErrorCode.MEMBER_ID_REQUIRED, ask.version, member_id))
         return None
     return Member(member_id)
 
 
 def _fit(group: ConsumerGroup, protocols: Protocols, besides: str) -> bool:
-    """Whether all classic members, and this one, know a protocol."""
+    """Whether all classic members, and this one, share a protocol."""
     others = (
         member.classic.protocols
         for member in group.members.values()
@@ -288,18 +303,17 @@ def _fit(group: ConsumerGroup, protocols: Protocols, besides: str) -> bool:
 
 
 def _protocol(group: ConsumerGroup, member: Member) -> str:
-    """One that all classic members know, for the sake of form: assignments come from the coordinator."""
+    """A protocol that all classic members support, as a formality: the coordinator computes assignments."""
     assert member.classic is not None
     mine = member.classic.protocols
     others = (each.classic.protocols for each in group.members.values() if each.classic is not None)
     return next(iter(known_to_all(mine, others)), mine[0][0])
 
 
-def _sync(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
-    request: SyncGroupRequest = ask.request
+def _sync(group: ConsumerGroup, request: SyncGroupRequest, ticket: int, work: Work) -> None:
     code = _admitted(group, request.member_id, request.group_instance_id, request.generation_id)
     if code is not ErrorCode.NONE:
-        work.reply(ticket, joining.sync_refusal(code))
+        work.reply(ticket, rebalance.sync_refusal(code))
         return
     member = group.members[request.member_id]
     assert member.classic is not None
@@ -326,14 +340,13 @@ def _assignment_of(member: Member, partitions: Partitions, topics: Topics) -> by
     return assignment_bytes(names, version_of(member.classic.protocols[0][1]))
 
 
-def _heartbeat(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
-    request: HeartbeatRequest = ask.request
+def _heartbeat(group: ConsumerGroup, request: HeartbeatRequest, ticket: int, work: Work) -> None:
     code = _admitted(group, request.member_id, request.group_instance_id, request.generation_id)
     if code is ErrorCode.NONE:
         member = group.members[request.member_id]
         assert member.classic is not None
         work.hear(group.group_id, member.member_id, member.classic.session_timeout_ms)
-        # Who does not come for what a join gave it does not know of that join: it was held up on the way.
+        # A member that has not synced may not know of its last join, if that request was delayed.
         owes_sync = work.view.timers.get(Timer(SYNC, group.group_id, member.member_id)) is not None
         has_step = (
             member.epoch < group.epoch
@@ -348,9 +361,8 @@ def _heartbeat(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
     work.reply(ticket, HeartbeatResponse(error_code=code))
 
 
-def _leave(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
-    request: LeaveGroupRequest = ask.request
-    is_one = ask.version < _MANY_SINCE
+def _leave(group: ConsumerGroup, request: LeaveGroupRequest, version: int, ticket: int, work: Work) -> None:
+    is_one = version < _MANY_SINCE
     draft = Draft(group, work)
     answers = []
     for each in (MemberIdentity(member_id=request.member_id),) if is_one else request.members:
@@ -369,16 +381,16 @@ def _leave(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
         work.reply(ticket, LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers))
 
 
-def join_empty(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
-    """A classic member joins where nobody is: the group is classic from now on, and its epochs go on."""
+def join_empty(group: ConsumerGroup, request: JoinGroupRequest, ask: GroupAsk, ticket: int, work: Work) -> None:
+    """A classic member joins an empty group, which becomes classic; its generations continue the epochs."""
     classic = ClassicGroup(
         group.group_id,
         since_wall_ms=max(group.since_wall_ms, 0),
         generation=group.epoch,
         protocol_type=CONSUMER_PROTOCOL,
     )
-    joining.join(classic, ask, ticket, work)
-    if any(isinstance(note, Replace) for note in work.notes):
+    rebalance.join(classic, request, ask, ticket, work)
+    if any(isinstance(change, SetClassicGroup) for change in work.changes):
         work.records[:0] = [*group.tombstones(), GroupRecord(classic.key(), classic.value())]
 
 
@@ -386,7 +398,7 @@ def join_empty(group: ConsumerGroup, ask: Ask, ticket: int, work: Work) -> None:
 
 
 def downgrade_if_due(group: ConsumerGroup, work: Work) -> None:
-    """If the last member of the new protocol has gone, or has been replaced by a classic one, the group is classic."""
+    """Makes the group classic if its last KIP-848 member has left, or was replaced by a classic one."""
     if not work.records or work.view.settings.migration not in ("bidirectional", "downgrade"):
         return
     if all(member.classic is not None for member in group.members.values()):
@@ -402,10 +414,10 @@ def downgrade_if_due(group: ConsumerGroup, work: Work) -> None:
     for member_id in after.members:
         work.drop_timer(REBALANCE, group.group_id, member_id)
         work.drop_timer(SYNC, group.group_id, member_id)
-    joining.begin_rebalance(classic, work)
+    rebalance.begin_rebalance(classic, work)
     for member in classic.members.values():
         work.hear(group.group_id, member.member_id, member.session_timeout_ms)
-    work.notes.append(Replace(classic.group_id, classic))
+    work.changes.append(SetClassicGroup(classic.group_id, classic))
 
 
 def _classic_of(group: ConsumerGroup, work: Work) -> ClassicGroup:
@@ -421,7 +433,7 @@ def _classic_of(group: ConsumerGroup, work: Work) -> ClassicGroup:
                 member.classic.session_timeout_ms,
                 member.rebalance_timeout_ms,
                 member.classic.protocols,
-                _assignment_of(member, member.owned, work.view.topics),  # what it has not given up yet is not free
+                _assignment_of(member, member.owned, work.view.topics),  # unrevoked partitions are not free
                 held_bytes=sum(len(metadata) for _, metadata in member.classic.protocols),
             )
         )

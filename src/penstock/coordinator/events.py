@@ -1,8 +1,11 @@
-"""What can happen to a shard, and what it wants. The driver tells the one and carries the other out, in order."""
+"""Events and effects of a shard. The driver passes events in and carries effects out, in order."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Sequence, Set
+from typing import NamedTuple, TypeAlias
 
+from penstock.coordinator.ports import Producer
+from penstock.coordinator.records import GroupRecord
+from penstock.coordinator.requests import GroupAsk, GroupReply
 from penstock.model.errors import ErrorCode
 
 
@@ -14,26 +17,33 @@ class Elected(NamedTuple):
 
 
 class Resigned(NamedTuple):
-    """As of this leader epoch the broker leads no longer, or has the partition no longer."""
+    """As of this leader epoch the broker no longer leads, or no longer has the partition."""
 
     epoch: int
 
 
-class LogRead(NamedTuple):
-    """What a `ReadLog` found: records from its offset on, and where to go on.
+class TransactionEnded(NamedTuple):
+    """A control batch among the records of a log, which ends a transaction."""
 
-    Where nothing is left to read although the log goes on, because compaction took it, there are no records, and
-    `next_offset` is what was asked for, or later.
+    producer: Producer
+    is_committed: bool
+
+
+class LogRead(NamedTuple):
+    """The result of a `ReadLog`: records and ends of transactions from its offset on, and the next offset to read.
+
+    If compaction has removed all records up to the log's end, there are no records, and `next_offset` is the requested
+    offset, or later.
     """
 
     epoch: int
     offset: int
-    records: Sequence[Any]
+    records: Sequence[GroupRecord | TransactionEnded]
     next_offset: int
 
 
 class ReadFailed(NamedTuple):
-    """The log cannot be read: it is offline, or what it holds is not whole."""
+    """The log cannot be read: it is offline or damaged."""
 
     epoch: int
 
@@ -45,33 +55,41 @@ class Committed(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Somebody asks; the ticket is the driver's name for who waits for the answer."""
+    """A request; the ticket is the driver's id of the client that waits for the reply."""
 
     ticket: int
-    command: Any
+    command: GroupAsk
 
 
 class AskedTogether(NamedTuple):
-    """Several ask, and what follows for one does not depend on what follows for another: one append will do."""
+    """Several requests whose decisions do not depend on each other, so that one append is enough."""
 
     asks: Sequence[Asked]
 
 
 class Leased(NamedTuple):
-    """Until then nobody else leads: a controller has answered. Without any, it answers as long as it thinks to lead."""
+    """No other broker leads until then, by a controller's reply. Without leases, a shard answers until it resigns."""
 
     until_ms: int
+
+
+class TopicsDeleted(NamedTuple):
+    """These topics were deleted, even if others have the same names from now on."""
+
+    names: Set[str]
 
 
 class TimePassed(NamedTuple):
     """It is `wake_at` or later."""
 
 
-Event: TypeAlias = Elected | Resigned | LogRead | ReadFailed | Committed | Asked | AskedTogether | Leased | TimePassed
+Event: TypeAlias = (
+    Elected | Resigned | LogRead | ReadFailed | Committed | Asked | AskedTogether | Leased | TopicsDeleted | TimePassed
+)
 
 
 class ReadLog(NamedTuple):
-    """Read a piece of the log, then `LogRead` or `ReadFailed`. `end_offset` is where it ended at the election."""
+    """Reads a piece of the log, then reports `LogRead` or `ReadFailed`. `end_offset` is its end at the election."""
 
     epoch: int
     offset: int
@@ -79,14 +97,14 @@ class ReadLog(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the asker is told: everything it rests on is committed."""
+    """Sends a reply; everything that it depends on is committed."""
 
     ticket: int
-    reply: Any
+    reply: GroupReply
 
 
 class Refuse(NamedTuple):
-    """The asker is to ask elsewhere or later. If leadership was lost or time is up, it may have been carried out."""
+    """Refuses a request. After a loss of leadership or a time-out, the request may have been carried out."""
 
     ticket: int
     code: ErrorCode

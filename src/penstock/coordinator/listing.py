@@ -1,43 +1,51 @@
-"""DescribeGroups, ConsumerGroupDescribe, ListGroups, DeleteGroups: what operators see, and what they take away.
+"""DescribeGroups, ConsumerGroupDescribe, ListGroups, DeleteGroups: administration of groups.
 
 Serves    DescribeGroups 0–6, ConsumerGroupDescribe 0–1, ListGroups 0–5, DeleteGroups 0–2.
-Answers   a group of the other kind is GROUP_ID_NOT_FOUND; before version 6 of DescribeGroups it is Dead.
+Answers   a group of the other type is GROUP_ID_NOT_FOUND; before version 6 of DescribeGroups it is Dead.
 Departs   nowhere from Kafka 4.3.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
+from penstock.coordinator.changes import Group
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup, Partitions, by_topic
-from penstock.coordinator.offsets import Group, Offsets, Piece
-from penstock.coordinator.work import Ask, Work
+from penstock.coordinator.offsets import Offsets, Piece
+from penstock.coordinator.requests import ListSomeGroups
+from penstock.coordinator.work import Work
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages import consumer_group_describe as described
-from penstock.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from penstock.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from penstock.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from penstock.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from penstock.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 _NOT_FOUND_SINCE = 6
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe and alter settings: all that can be done to a group, as bits."""
+"""All operations on a group, as bits: read, delete, describe, describe and alter settings."""
 UNTOLD = -0x80000000
 
 
-def describe(groups: Mapping[str, Group], ask: Ask, ticket: int, work: Work) -> None:
-    """Classic groups and their members."""
-    shown = [_described(groups.get(group_id), group_id, ask) for group_id in ask.request.groups]
+def describe(
+    groups: Mapping[str, Group], request: DescribeGroupsRequest, version: int, ticket: int, work: Work
+) -> None:
+    """Describes classic groups and their members."""
+    shown = [_described(groups.get(group_id), group_id, request, version) for group_id in request.groups]
     work.reply(ticket, DescribeGroupsResponse(groups=shown))
 
 
-def _operations(ask: Ask) -> int:
-    return OPERATIONS if ask.request.include_authorized_operations else UNTOLD
+def _operations(request: DescribeGroupsRequest | described.ConsumerGroupDescribeRequest) -> int:
+    return OPERATIONS if request.include_authorized_operations else UNTOLD
 
 
-def _described(group: Group | None, group_id: str, ask: Ask) -> DescribedGroup:
+def _described(group: Group | None, group_id: str, request: DescribeGroupsRequest, version: int) -> DescribedGroup:
     if not isinstance(group, ClassicGroup):
-        is_told = ask.version >= _NOT_FOUND_SINCE
+        is_told = version >= _NOT_FOUND_SINCE
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.NONE,
             error_message=f"Group {group_id} not found." if is_told else None,
@@ -65,17 +73,21 @@ def _described(group: Group | None, group_id: str, ask: Ask) -> DescribedGroup:
             )
             for member in group.members.values()
         ],
-        authorized_operations=_operations(ask),
+        authorized_operations=_operations(request),
     )
 
 
-def describe_consumer(groups: Mapping[str, Group], ask: Ask, ticket: int, work: Work) -> None:
-    """Consumer groups and their members."""
-    shown = [_described_consumer(groups.get(group_id), group_id, ask, work) for group_id in ask.request.group_ids]
+def describe_consumer(
+    groups: Mapping[str, Group], request: described.ConsumerGroupDescribeRequest, ticket: int, work: Work
+) -> None:
+    """Describes consumer groups and their members."""
+    shown = [_described_consumer(groups.get(group_id), group_id, request, work) for group_id in request.group_ids]
     work.reply(ticket, described.ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=shown))
 
 
-def _described_consumer(group: Group | None, group_id: str, ask: Ask, work: Work) -> described.DescribedGroup:
+def _described_consumer(
+    group: Group | None, group_id: str, request: described.ConsumerGroupDescribeRequest, work: Work
+) -> described.DescribedGroup:
     if not isinstance(group, ConsumerGroup):
         return described.DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
@@ -111,7 +123,7 @@ def _described_consumer(group: Group | None, group_id: str, ask: Ask, work: Work
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor(work.view.settings.assignors[0]),
         members=members,
-        authorized_operations=_operations(ask),
+        authorized_operations=_operations(request),
     )
 
 
@@ -126,17 +138,11 @@ def _shown(partitions: Partitions, work: Work) -> described.Assignment:
     )
 
 
-class ListSome(NamedTuple):
-    """ListGroups for some groups of a shard."""
-
-    request: ListGroupsRequest
-    group_ids: Sequence[str]
-
-
-def list_groups(groups: Mapping[str, Group], ask: Ask, ticket: int, work: Work) -> None:
-    """All groups of this shard that fit, or some of them; one that is gone by now is left out."""
-    asked: ListGroupsRequest | ListSome = ask.request
-    request, group_ids = asked if isinstance(asked, ListSome) else (asked, groups)
+def list_groups(
+    groups: Mapping[str, Group], asked: ListGroupsRequest | ListSomeGroups, ticket: int, work: Work
+) -> None:
+    """Lists groups of this shard, all or some, that pass the filters; deleted ones are left out."""
+    request, group_ids = asked if isinstance(asked, ListSomeGroups) else (asked, groups)
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     shown = [
@@ -165,10 +171,12 @@ def _listed(groups: Mapping[str, Group], group_ids: Iterable[str]) -> Iterator[L
             )
 
 
-def delete(groups: Mapping[str, Group], offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
-    """Empty groups go, with their offsets, as many as fit into a batch; whoever is not told of is to be asked again."""
+def delete(
+    groups: Mapping[str, Group], offsets: Offsets, request: DeleteGroupsRequest, ticket: int, work: Work
+) -> None:
+    """Deletes empty groups with their offsets, as many as fit into a batch; the others must be requested again."""
     piece, results = Piece(work), []
-    for group_id in ask.request.groups_names:
+    for group_id in request.groups_names:
         group = groups.get(group_id)
         if group is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND

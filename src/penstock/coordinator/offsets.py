@@ -1,26 +1,28 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have read, and when that is forgotten.
+"""OffsetCommit, OffsetFetch, OffsetDelete: committed offsets of groups, and their expiry.
 
 Serves    OffsetCommit 2–10, OffsetFetch 1–10 (one group at a time), OffsetDelete 0; topics by name, ids are translated
           before.
-Answers   whoever is not a member of the present generation or epoch commits nothing; a commit that is not in the log is
-          an error, always.
-Departs   a member of a consumer group commits nothing for a partition that another one has been given; in Kafka its
-          epoch is enough. Offsets expire only in groups that are empty; Kafka also expires those of topics that a
-          live group reads no longer. Of an empty group they count from when it became empty, in both protocols (R25).
+Answers   in a group with members, only members of the current generation or epoch can commit; a commit that is not in
+          the log is an error, always.
+Departs   a member of a consumer group cannot commit for a partition that another member owns; in Kafka its epoch is
+          enough. Offsets expire only in empty groups; Kafka also expires those of topics to which a live group no
+          longer subscribes. Retention counts from when the group became empty, in both protocols (R25).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Set
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final
 
+from penstock.coordinator.changes import Group, SetClassicGroup
 from penstock.coordinator.classic import CONSUMER_PROTOCOL, ClassicGroup, State
 from penstock.coordinator.consumer import ConsumerGroup
-from penstock.coordinator.joining import admitted
+from penstock.coordinator.rebalance import admitted
 from penstock.coordinator.records import GroupRecord
+from penstock.coordinator.requests import Place, PlacesOf
 from penstock.coordinator.settings import TOMBSTONE_BYTES_MAX, TOMBSTONES_MAX
 from penstock.coordinator.subscriptions import subscribed_topics
-from penstock.coordinator.work import Ask, Replace, Work
+from penstock.coordinator.work import Work
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -42,52 +44,48 @@ from penstock.wire.messages.offset_fetch import (
 )
 from penstock.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 
-Group = ClassicGroup | ConsumerGroup
-Place = tuple[str, int]
-"""A topic and a partition."""
-
 ANSWERS_KEPT: Final = 1_000
-"""Most say of a low partition that all is well."""
+"""Size of a cache: most replies report success for a low partition."""
 
 
 class Offsets:
     """All committed offsets of a shard: by group, topic and partition.
 
-    They are kept as plain tuples of numbers and texts, which the garbage collector leaves alone, however many.
+    They are kept as plain tuples of numbers and strings, which the garbage collector does not track.
     """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Place, tuple[int, int, str, int, int]]] = {}
         self.orphans: dict[tuple[str, str, int], None] = {}
-        """Group, topic and partition of those that the log still has, of topics that were deleted: nobody is told."""
+        """Group, topic and partition of offsets of deleted topics that the log still has; they are never returned."""
 
     def of(self, group_id: str) -> dict[Place, OffsetCommitValue]:
-        """Those of a group, as they are now."""
+        """The offsets of a group."""
         return {place: _value(kept) for place, kept in self._groups.get(group_id, {}).items()}
 
     def places(self, group_id: str) -> Collection[Place]:
-        """Where those are."""
+        """The partitions of a group's offsets."""
         return self._groups.get(group_id, {}).keys()
 
     def at(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
-        """One of them."""
+        """The offset of a group for one partition."""
         kept = self._groups.get(group_id, {}).get((topic, partition))
         return None if kept is None else _value(kept)
 
     def count_of(self, group_id: str) -> int:
-        """How many those are."""
+        """The number of a group's offsets."""
         return len(self._groups.get(group_id, ()))
 
     def groups(self) -> list[str]:
-        """Which groups have any."""
+        """Groups with offsets."""
         return list(self._groups)
 
     def topics(self) -> set[str]:
-        """Of which topics there are any."""
+        """Topics with offsets."""
         return {topic for places in self._groups.values() for topic, _ in places}
 
     def orphan(self, topics: Set[str]) -> None:
-        """These topics were deleted: what was committed until now is of no use, even if others have their names."""
+        """Discards the offsets of deleted topics, even if new topics have the same names."""
         for group_id, places in list(self._groups.items()):
             for place in [place for place in places if place[0] in topics]:
                 del places[place]
@@ -96,7 +94,7 @@ class Offsets:
                 del self._groups[group_id]
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """Takes in a record."""
+        """Applies a record."""
         if self.orphans:
             self.orphans.pop((key.group, key.topic, key.partition), None)
         if value is not None:
@@ -124,12 +122,12 @@ def _value(kept: tuple[int, int, str, int, int]) -> OffsetCommitValue:
 
 
 def forgotten(group_id: str, topic: str, partition: int) -> GroupRecord:
-    """The record that takes an offset back."""
+    """The tombstone of an offset."""
     return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 class Piece:
-    """What is taken back at once, offsets and groups: as much as fits into a batch, for groups may have long names."""
+    """Tombstones of offsets and groups, as many as fit into a batch, since groups may have long names."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -137,16 +135,16 @@ class Piece:
 
     @property
     def is_full(self) -> bool:
-        """Whether the rest has to wait."""
+        """Whether the rest must wait for the next batch."""
         return self._bytes >= TOMBSTONE_BYTES_MAX or len(self._work.records) >= TOMBSTONES_MAX
 
     def take(self, group_id: str, topic: str, partition: int) -> None:
-        """An offset."""
+        """Adds an offset."""
         self._bytes += len(group_id.encode()) + len(topic.encode())
         self._work.records.append(forgotten(group_id, topic, partition))
 
     def take_group(self, group: Group) -> None:
-        """A group of which nothing is left."""
+        """Adds a group that has no offsets left."""
         before = len(self._work.records)
         remove_group(group, self._work)
         self._bytes += (len(self._work.records) - before) * len(group.group_id.encode())
@@ -155,9 +153,8 @@ class Piece:
 # --- committing -------------------------------------------------------------------------------------------------------
 
 
-def commit(group: Group | None, ask: Ask, ticket: int, work: Work) -> None:
-    """Remembers how far a group has read, if it is a member of now who says so, or nobody is in the group."""
-    request: OffsetCommitRequest = ask.request
+def commit(group: Group | None, request: OffsetCommitRequest, ticket: int, work: Work) -> None:
+    """Commits offsets, if the sender is a current member or the group has no members."""
     code = _may_commit(group, request, work)
     bytes_max = work.view.settings.metadata_bytes_max
     consumers = group if isinstance(group, ConsumerGroup) else None
@@ -184,7 +181,9 @@ def commit(group: Group | None, ask: Ask, ticket: int, work: Work) -> None:
             partitions.append(_told(number, verdict))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     if group is None and work.records:
-        work.notes.append(Replace(request.group_id, ClassicGroup(request.group_id, since_wall_ms=work.now.wall_ms)))
+        work.changes.append(
+            SetClassicGroup(request.group_id, ClassicGroup(request.group_id, since_wall_ms=work.now.wall_ms))
+        )
     work.reply(ticket, OffsetCommitResponse(topics=topics))
 
 
@@ -196,7 +195,7 @@ def _told(partition: int, verdict: ErrorCode) -> OffsetCommitResponsePartition:
 def _may_commit(group: Group | None, request: OffsetCommitRequest, work: Work) -> ErrorCode:
     epoch, member_id = request.generation_id_or_member_epoch, request.member_id
     if group is None:
-        # A simple consumer may begin a group; a member of one that is not there may not.
+        # A simple consumer may create a group; a member of an unknown group may not.
         return ErrorCode.NONE if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
     is_nobody = epoch < 0 and not member_id and request.group_instance_id is None
     if group.is_empty and epoch < 0:
@@ -211,7 +210,7 @@ def _may_commit(group: Group | None, request: OffsetCommitRequest, work: Work) -
     if epoch != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is State.COMPLETING:
-        # It knows of this generation, so it has given up what it had in the last one.
+        # The member knows this generation, so it has given up its partitions of the last one.
         return ErrorCode.REBALANCE_IN_PROGRESS
     member = group.members[member_id]
     if member.joining is None and member.syncing is None:
@@ -222,9 +221,8 @@ def _may_commit(group: Group | None, request: OffsetCommitRequest, work: Work) -
 # --- fetching ---------------------------------------------------------------------------------------------------------
 
 
-def fetch(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
-    """How far a group has read; all that it knows where no topics are named."""
-    request: OffsetFetchRequestGroup = ask.request
+def fetch(group: Group | None, offsets: Offsets, request: OffsetFetchRequestGroup, ticket: int, work: Work) -> None:
+    """Returns committed offsets of a group; all of them if no topics are named."""
     code = ErrorCode.NONE
     if isinstance(group, ConsumerGroup) and request.member_id and request.member_epoch >= 0:
         code = group.may_fetch(request.member_id, request.member_epoch)
@@ -252,15 +250,9 @@ def fetch(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Wo
     work.reply(ticket, OffsetFetchResponseGroup(group_id=group_id, topics=topics, error_code=code))
 
 
-class PlacesOf(NamedTuple):
-    """Where a group has committed offsets; answered by a list of topics and partitions."""
-
-    group_id: str
-
-
-def places(offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
-    """So that all offsets of a large group can be asked for in parts."""
-    work.reply(ticket, list(offsets.places(ask.request.group_id)))
+def places(offsets: Offsets, request: PlacesOf, ticket: int, work: Work) -> None:
+    """Lists a group's partitions, so that a large group can be fetched in parts."""
+    work.reply(ticket, list(offsets.places(request.group_id)))
 
 
 def _shown(known: OffsetCommitValue | None, partition: int) -> OffsetFetchResponsePartitions:
@@ -273,12 +265,11 @@ def _shown(known: OffsetCommitValue | None, partition: int) -> OffsetFetchRespon
     )
 
 
-# --- forgetting -------------------------------------------------------------------------------------------------------
+# --- deleting ---------------------------------------------------------------------------------------------------------
 
 
-def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: Work) -> None:
-    """An operator has a group forget offsets: not those of topics that it reads."""
-    request: OffsetDeleteRequest = ask.request
+def delete(group: Group | None, offsets: Offsets, request: OffsetDeleteRequest, ticket: int, work: Work) -> None:
+    """Deletes offsets of a group, but not those of subscribed topics."""
     code, read = _may_delete(group)
     known = offsets.places(request.group_id)
     topics = []
@@ -293,7 +284,7 @@ def delete(group: Group | None, offsets: Offsets, ask: Ask, ticket: int, work: W
     work.reply(ticket, OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=topics))
 
 
-def _may_delete(group: Group | None) -> tuple[ErrorCode, Any]:
+def _may_delete(group: Group | None) -> tuple[ErrorCode, Collection[str]]:
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND, ()
     if group.is_empty:
@@ -307,19 +298,19 @@ def _may_delete(group: Group | None) -> tuple[ErrorCode, Any]:
 
 
 def expired(group: Group, offsets: Offsets, work: Work) -> Iterator[Place]:
-    """The offsets of a group that nobody has needed for long; nobody may be in it (KIP-211)."""
+    """The partitions of a group whose offsets have expired; the group must be empty (KIP-211)."""
     emptied_ms = -1 if isinstance(group, ClassicGroup) and group.is_simple else group.since_wall_ms
     now_ms, retention_ms = work.now.wall_ms, work.view.settings.retention_ms
     for place, each in offsets.of(group.group_id).items():
         is_due = now_ms - max(each.commit_timestamp, emptied_ms) >= retention_ms
-        if each.expire_timestamp > 0 and not is_due:  # only of long ago, when whoever committed said how long
+        if each.expire_timestamp > 0 and not is_due:  # only in old records, whose client set the retention
             is_due = emptied_ms < 0 and now_ms >= each.expire_timestamp
         if is_due:
             yield place
 
 
 def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bool:
-    """Forgets what has expired, in pieces; whether there may be more. Groups of which nothing is left go, too."""
+    """Deletes expired offsets, and empty groups without offsets, in pieces; returns whether there may be more."""
     piece = Piece(work)
     for group_id, group in sorted(groups.items(), key=itemgetter(0)):
         if not group.is_empty or _is_joined(group):
@@ -337,7 +328,7 @@ def expire_some(groups: Mapping[str, Group], offsets: Offsets, work: Work) -> bo
 
 
 def sweep_some(offsets: Offsets, work: Work) -> bool:
-    """Takes back what is left in the log of deleted topics, in pieces; whether there is more."""
+    """Deletes offsets of deleted topics from the log, in pieces; returns whether there are more."""
     piece = Piece(work)
     for orphan in offsets.orphans:
         if piece.is_full:
@@ -347,15 +338,15 @@ def sweep_some(offsets: Offsets, work: Work) -> bool:
 
 
 def _is_joined(group: Group) -> bool:
-    """Whether somebody is about to."""
+    """Whether a member is about to join."""
     return isinstance(group, ClassicGroup) and bool(group.pending)
 
 
 def remove_group(group: Group, work: Work) -> None:
-    """An empty group goes."""
+    """Removes an empty group."""
     if isinstance(group, ConsumerGroup):
         work.records += group.tombstones()
     else:
         if not group.is_simple or group.generation:
             work.record(group.key(), None)
-        work.notes.append(Replace(group.group_id, None))
+        work.changes.append(SetClassicGroup(group.group_id, None))

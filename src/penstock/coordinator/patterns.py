@@ -1,10 +1,10 @@
-r"""Regular expressions over topic names, in RE2's manner: time is linear in the name, whatever the pattern.
+r"""Regular expressions over topic names, in RE2's manner: time is linear in the name, for every pattern.
 
-A pattern becomes a graph of states, all of which are followed at once; there is no going back. A set of states is a
-number with a bit for each. Length, states, repetition and the work of compiling are bounded. Supported: literals, `.`,
-classes, `\d \w \s` and their opposites, groups (also `(?:…)` and `(?i)` in front), `|`, `* + ? {m,n}` (greedy or not is
-the same here), `^ $ \A \z`. A pattern must match the whole name, as in Kafka. Back references and looking around do not
-exist in RE2 either.
+A pattern becomes a graph of states that are followed in parallel, without backtracking. A set of states is an integer
+with a bit for each. Length, states, repetition and compile work are bounded. Supported: literals, `.`, classes,
+`\d \w \s` and their negations, `\Q…\E`, groups (also `(?:…)` and `(?i)` in front), `|`, `* + ? {m,n}` (greedy and lazy
+are equivalent here), `^ $ \A \z`. A pattern must match the whole name, as in Kafka. As in RE2, there are no back
+references and no lookaround.
 """
 
 from bisect import bisect_right
@@ -17,19 +17,19 @@ STATES_MAX: Final = 2_000
 REPEAT_MAX: Final = 1_000
 DEPTH_MAX: Final = 50
 WORK_MAX: Final = 20_000
-"""Nodes and states that are looked at to compile a pattern; beyond this it is refused."""
+"""Nodes and states visited to compile a pattern; beyond this it is refused."""
 KNOWN_MAX: Final = 2_000
-"""Steps that a pattern remembers."""
+"""Transitions that a pattern caches."""
 STEPS_MAX: Final = 20_000
-"""States that are followed to find the topics of one pattern; beyond this it is refused."""
+"""States followed to find the topics of one pattern; beyond this it is refused."""
 CODE_MAX: Final = 0x10FFFF
 
 Ranges = tuple[tuple[int, int], ...]
-"""A set of characters, both ends included."""
+"""A set of characters as ranges, both ends included."""
 
 
 class InvalidPattern(ValueError):
-    """The pattern cannot be read, or is too large."""
+    """The pattern cannot be parsed, or is too large."""
 
 
 _DIGIT: Final = ((48, 57),)
@@ -65,7 +65,7 @@ _EMPTY: Final = _Node("row")
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The same characters, sorted, none of them twice."""
+    """The same characters as sorted, disjoint ranges."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -81,12 +81,12 @@ def _inverted(ranges: Ranges) -> Ranges:
 
 
 def _repeat(node: _Node, least: int, most: int) -> _Node:
-    """Nothing stays nothing, however often."""
+    """A repetition; that of an empty node is empty."""
     return _EMPTY if node == _EMPTY or not most else _Node("repeat", (node,), least=least, most=most)
 
 
 class _Parser:
-    """Text to tree."""
+    """Parses a pattern into a tree."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -142,7 +142,7 @@ class _Parser:
                 return node
             if is_repeated:
                 raise InvalidPattern("a repetition is repeated")
-            if self._peek() == "?":  # as little as possible matches the same names
+            if self._peek() == "?":  # a lazy repetition matches the same names
                 self._at += 1
             is_repeated = True
             node = _repeat(node, least, most)
@@ -152,7 +152,7 @@ class _Parser:
         body = self._text[self._at + 1 : end] if end > 0 else ""
         first, comma, last = body.partition(",")
         if not first.isascii() or not first.isdigit() or (last and not (last.isascii() and last.isdigit())):
-            return None  # then it is a brace like any other character
+            return None  # then the brace is a literal
         if len(first) > 4 or len(last) > 4 or int(first) > REPEAT_MAX or (last and int(last) > REPEAT_MAX):
             raise InvalidPattern(f"something is repeated more than {REPEAT_MAX} times")
         least = int(first)
@@ -270,16 +270,16 @@ class Regex:
         self._first = self._reached(_SPLIT, _BEGIN)[start]
         self._takes_nothing = bool(self._reached(_SPLIT, _BEGIN, _END)[start] & 1)
         self._last = sum(1 << at for at, reached in enumerate(self._reached(_SPLIT, _END)) if reached & 1)
-        """States in which a name may end. The first state is the one that is done."""
+        """States in which a name may end. State 0 is the accepting state."""
         reached = self._reached(_SPLIT)
         self._next = [reached[to] for _, _, to, _ in self._states]
         self._bounds, self._fitting = self._sorted_out()
         self._known: dict[int, int] = {}
         self.steps = 0
-        """States that the last search followed."""
+        """States followed by the last search."""
 
     def found_in(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The names that match, sorted. InvalidPattern where that is too much to ask."""
+        """The names that match, sorted. Raises InvalidPattern beyond STEPS_MAX."""
         self.steps = 0
         return tuple(name for name in sorted(names) if self.matches(name))
 
@@ -296,7 +296,7 @@ class Regex:
         return bool(states & self._last)
 
     def _step(self, left: int) -> int:
-        """Where those that took a character go on."""
+        """The states after those that consumed a character."""
         self.steps += 1 + left.bit_count()
         if self.steps > STEPS_MAX:
             raise InvalidPattern("the pattern takes too long to match all topics")
@@ -321,7 +321,7 @@ class Regex:
         return len(self._states) - 1
 
     def _compile(self, node: _Node, then: int) -> int:
-        """The state in which matching the node begins, if `then` is where it goes on."""
+        """Compiles a node that continues at state `then`; returns its first state."""
         self._toil(1)
         match node.kind:
             case "char":
@@ -349,13 +349,13 @@ class Regex:
             then = loop
         end = then
         for _ in range(node.most - node.least):
-            then = self._add(_SPLIT, (), self._compile(part, then), end)  # who takes no more takes none of the rest
+            then = self._add(_SPLIT, (), self._compile(part, then), end)  # skipping one skips the rest
         for _ in range(node.least):
             then = self._compile(part, then)
         return then
 
     def _reached(self, *through: int) -> list[int]:
-        """For each state all that can be reached from it without a character, by way of states of these kinds."""
+        """For each state, all that can be reached without a character, through states of these kinds."""
         found = [1 << at for at in range(len(self._states))]
         ways = [(at, to, other) for at, (kind, _, to, other) in enumerate(self._states) if kind in through]
         has_grown = True
@@ -366,11 +366,11 @@ class Regex:
                 more = found[at] | found[to] | found[other if other >= 0 else to]
                 has_grown |= more != found[at]
                 found[at] = more
-            ways.reverse()  # most go on to a state before them, loops to one behind
+            ways.reverse()  # most continue at a lower state, loops at a higher one
         return found
 
     def _sorted_out(self) -> tuple[list[int], list[int]]:
-        """Where characters begin that fit other states than those before them, and which states these are."""
+        """Bounds at which the set of states that consume a character changes, and these sets."""
         takers: dict[Ranges, int] = {}
         for at, (_, chars, _, _) in enumerate(self._states):
             if chars:

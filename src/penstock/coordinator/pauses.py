@@ -1,9 +1,9 @@
-"""How long partitions of a group had no reader, as far as its coordinator can know.
+"""Measures how long partitions of a group had no reader, as far as its coordinator can know.
 
-A member reads what it was given, until it says that it has given it up: a classic one by what it claims to have when it
-joins (nothing, where it is eager) until it fetches its next share; one of KIP-848 by what it says to own. Who is lost
-has read nothing since it was last heard. When clients stop and start in truth, only they know. Shares that cannot be
-read, those of Kafka Connect say, are taken as a whole.
+A member reads its assigned partitions until it reports that it has given them up. From its join to its next sync, a
+classic member reads those that it reports when it joins (none, if it is eager); a KIP-848 member reads those that it
+owns. A lost member has read nothing since its last heartbeat. Only clients know when they really stop and start.
+Assignments that cannot be decoded, such as Kafka Connect's, count as a whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from penstock.coordinator.subscriptions import assignment, subscription
 from penstock.coordinator.topics import Topics
 
 Place = tuple[str, int]
-"""A partition by name; or a member's share, by the member and WHOLE."""
+"""A partition by name; or a member's whole assignment, by member id and WHOLE."""
 Share = frozenset[Place]
 WHOLE: Final = -1
 _NOTHING: Final[Share] = frozenset()
 
 
 class Pauses:
-    """Of one group. `topics` are those of the cluster as they are now, `owes_sync` tells who is to fetch its share."""
+    """Pauses of one group. `topics` returns the cluster's topics, `owes_sync` whether a member has yet to sync."""
 
     def __init__(self, topics: Callable[[], Topics], owes_sync: Callable[[ConsumerGroup, Member], bool]) -> None:
         self._topics = topics
@@ -32,11 +32,11 @@ class Pauses:
         self._shares: dict[str, Share] = {}
         self._readers: dict[Place, str] = {}
         self._unread: dict[Place, int] = {}
-        """Since when."""
+        """Partitions without a reader, and since when."""
         self._longest_ms = 0
 
     def look(self, group: ClassicGroup | ConsumerGroup, now_ms: int, lost: Mapping[str, int]) -> None:
-        """The group has changed; `lost` is when members that were lost had last been heard."""
+        """Updates from a changed group; `lost` has the time of each lost member's last heartbeat."""
         changed = self._changed(group)
         for member_id in [each for each in self._seen if each not in group.members]:
             del self._seen[member_id]
@@ -57,17 +57,17 @@ class Pauses:
             self._unread.clear()
 
     def begin(self) -> None:
-        """A rebalance may begin: pauses before it are not its."""
+        """A rebalance may begin: earlier pauses do not count."""
         self._longest_ms = 0
 
     def finish(self, now_ms: int) -> int:
-        """A rebalance is done: the longest pause that it ended, in milliseconds."""
+        """A rebalance is done: returns its longest pause, in milliseconds."""
         wholes = [now_ms - since for (_, number), since in self._unread.items() if number == WHOLE]
         self._unread.clear()
         return max(self._longest_ms, *wholes, 0)
 
     def _changed(self, group: ClassicGroup | ConsumerGroup) -> dict[str, Share]:
-        """What members read now that are not as they were; members are never changed, only replaced."""
+        """Partitions of the members that have changed; member objects are immutable and get replaced."""
         changed: dict[str, Share] = {}
         if isinstance(group, ClassicGroup):
             for member in group.members.values():
@@ -95,7 +95,7 @@ class Pauses:
 
 
 def _classic_share(group: ClassicGroup, member: ClassicMember) -> Share:
-    """What it was given, and what it has not said to have given up."""
+    """Partitions that a member was assigned, or still reports as owned."""
     is_readable = group.protocol_type == CONSUMER_PROTOCOL
     claimed = _claimed(member.protocols) if is_readable else _NOTHING
     if member.joining is not None or member.owes_sync or not member.assignment:

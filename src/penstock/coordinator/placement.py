@@ -1,11 +1,11 @@
-"""Which partition of an internal topic looks after a group or a transactional id: clients rely on it, as Java does."""
+"""Maps a group or a transactional id to a partition of an internal topic, by Java's hash, as clients expect."""
 
 import struct
 from collections.abc import Iterator
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-"""Where groups are kept, and what they have read."""
+"""The topic of groups and their committed offsets."""
 
 
 def java_hash(text: str) -> int:
@@ -21,6 +21,6 @@ def _units(text: str) -> Iterator[int]:
 
 
 def partition_of(name: str, partitions: int) -> int:
-    """Kafka's Utils.abs takes the least of all numbers to 0."""
+    """The partition of a name. As Kafka's Utils.abs does, maps the least integer to 0."""
     value = java_hash(name)
     return (0 if value == -(1 << 31) else abs(value)) % partitions

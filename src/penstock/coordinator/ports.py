@@ -1,36 +1,47 @@
-"""What a shard stands on: the log of one partition of an internal topic."""
+"""Port of a shard: the log of one partition of an internal topic."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from penstock.coordinator.records import GroupRecord
 from penstock.model.errors import ErrorCode, ProtocolError
 
 
 class Now(NamedTuple):
-    """What time it is, on both clocks: the one for time-outs never jumps, the one for people may."""
+    """The time on both clocks: `ms`, for time-outs, is monotonic; `wall_ms` may jump."""
 
     ms: int
     wall_ms: int
 
 
 class AppendRefused(ProtocolError):
-    """Nothing was written, and this broker leads as before: too few replicas are in sync, say, or it is too large."""
+    """Nothing was written, and this broker still leads: too few in-sync replicas, for example, or a batch too large."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class AppendLost(ProtocolError):
-    """This broker leads no longer, or its log is offline; what became of the records nobody can say."""
+    """This broker no longer leads, or its log is offline; the outcome of the append is unknown."""
 
     code = ErrorCode.NOT_COORDINATOR
 
 
+class Producer(NamedTuple):
+    """The producer of records."""
+
+    producer_id: int
+    epoch: int
+
+
 class ShardLog(Protocol):
-    """The log, for as long as this broker leads it."""
+    """The log, while this broker leads it."""
 
     @property
     def end_offset(self) -> int:
-        """The end of what is written, committed or not."""
+        """The end of the written records, committed or not."""
 
-    def append(self, epoch: int, records: Sequence[Any], now: Now) -> int:
-        """Writes records as one batch, all or none, in that leader epoch; where it ends. AppendRefused, AppendLost."""
+    def append(self, epoch: int, records: Sequence[GroupRecord], now: Now, producer: Producer | None = None) -> int:
+        """Appends records as one batch, all or none, in a leader epoch; returns its end.
+
+        Raises AppendRefused or AppendLost. With a producer, the records are part of its transaction.
+        """

@@ -1,15 +1,15 @@
-"""How a member of a consumer group comes from what it reads to what it is meant to read (KIP-848).
+"""Reconciliation of a consumer group member: from its current to its target assignment (KIP-848).
 
-First it gives up what is not its any more, and stays in its epoch until it says that it has. Then it goes to the epoch
-of the target, with what it keeps and what is free; what others have not given up yet it gets when they have. So no
-partition is ever with two members, and one that does not move is never paused.
+The member first revokes partitions that are not in its target, and stays in its epoch until it reports that. Then it
+moves to the target epoch, with the partitions that it keeps and those that are free; it gets the others when their
+owners have revoked them. So no partition ever has two owners, and one that does not move is never paused.
 """
 
 from penstock.coordinator.consumer import NOTHING, ConsumerGroup, Member, MemberState, Partitions
 
 
 def reconciled(group: ConsumerGroup, member: Member, owned: Partitions | None, *, is_joining: bool = False) -> Member:
-    """The member's next step; `owned` is what it says to have, if it says so, and is to be believed."""
+    """The member after its next step; `owned` is its report of partitions, None if missing or not trusted."""
     if member.state is MemberState.STABLE and member.epoch == group.target_epoch:
         return member
     if member.state is MemberState.UNREVOKED and (owned is None or owned & member.revoking):
@@ -18,7 +18,7 @@ def reconciled(group: ConsumerGroup, member: Member, owned: Partitions | None, *
     kept = member.assigned & target
     revoking = member.assigned - target
     if owned is not None and is_joining:
-        revoking &= owned  # whoever joins has given up the rest
+        revoking &= owned  # a joining member has given up the rest
     if revoking:
         return member._replace(state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
     wanted = target - kept

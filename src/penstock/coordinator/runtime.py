@@ -1,16 +1,15 @@
 """The shard runtime: decide, append, apply at once, answer when committed; load on election, unload on loss.
 
-What must stay true: whatever a reply rests on is committed when it leaves, reads included; a shard that is not loaded
-to the end of its log decides nothing; what is of another leader epoch is nothing (R26); leadership lost, or an append
-of which nobody knows what became, throws the whole shard away, and whoever waits is told to ask elsewhere. An append
-that was refused leaves everything as it was, but for the one who asked. While another may lead, nobody is heard, and
-nobody is judged for that.
+Invariants: everything that a reply depends on is committed when it is sent, reads included; a shard that is not loaded
+to the end of its log decides nothing; events of another leader epoch are ignored (R26); a loss of leadership, or an
+append with an unknown outcome, discards the whole shard, and waiting requests get NOT_COORDINATOR. A refused append
+leaves everything as it was, and fails only its request. While another broker may lead, no request is served and no
+timer expires.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Generic, TypeVar, assert_never
 
 from penstock.coordinator.events import (
     Answer,
@@ -27,19 +26,23 @@ from penstock.coordinator.events import (
     Refuse,
     Resigned,
     TimePassed,
+    TopicsDeleted,
+    TransactionEnded,
 )
-from penstock.coordinator.outcome import Outcome, Shard
 from penstock.coordinator.ports import AppendLost, AppendRefused, Now, ShardLog
+from penstock.coordinator.requests import GroupReply
+from penstock.coordinator.shard import Cause, GroupDecision, Observer, Shard
 from penstock.model.errors import ErrorCode
+from penstock.model.replies import ReplyQueue
 
 RETRY_MS: Final = 500
-"""A timer whose consequences could not be recorded is looked at again after this."""
+"""A timer whose decision could not be appended is retried after this."""
 TIMERS_PER_STEP_MAX: Final = 100
-"""So that a thousand members that time out at once do not hold everybody up."""
+"""So that a thousand members that time out at once do not delay other requests."""
 
 
 class Role(Enum):
-    """What a shard is to its partition on this broker."""
+    """State of a shard on this broker."""
 
     ELSEWHERE = "elsewhere"
     LOADING = "loading"
@@ -66,41 +69,42 @@ REFUSALS: Final = {
 }
 
 
-class Waiting(NamedTuple):
-    """Replies that leave when everything before an offset is committed, or give up."""
-
-    end_offset: int
-    gives_up_ms: int
-    replies: tuple[tuple[int, object], ...]
+Run = TypeVar("Run", bound=Shard)
 
 
-class ShardRuntime:
-    """One partition of an internal topic on one broker. `make` makes an empty shard."""
+class ShardRuntime(Generic[Run]):
+    """One partition of an internal topic on one broker. `make` makes an empty shard, which `observer` observes."""
 
-    def __init__(self, make: Callable[[], Shard], log: ShardLog, commit_timeout_ms: int = 5_000) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Run],
+        log: ShardLog,
+        commit_timeout_ms: int = 5_000,
+        observer: Observer[Run] | None = None,
+    ) -> None:
         self._make = make
         self._log = log
+        self._observer = observer
         self._commit_timeout_ms = commit_timeout_ms
         self.role = Role.ELSEWHERE
         self.epoch = -1
-        """The newest leader epoch that was heard of."""
-        self.shard: Shard | None = None
+        """The newest known leader epoch."""
+        self.shard: Run | None = None
         self.applied_end = 0
-        """Everything before it is in the shard."""
+        """Everything before it is applied."""
         self.committed_end = 0
         self._load_end = 0
-        self._waiting: deque[Waiting] = deque()
-        self._open: dict[int, None] = {}
+        self._replies: ReplyQueue[GroupReply, Effect] = ReplyQueue()
         self._effects: list[Effect] = []
         self._leased_until_ms: int | None = None
         self._active_since_ms = 0
         self._is_lease_awaited = False
-        """Whether timers are due that wait for it."""
+        """Whether due timers wait for a lease."""
 
     # --- events ---------------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now: Now) -> list[Effect]:
-        """Takes an event in; what is wanted then."""
+        """Handles an event and returns its effects."""
         match event:
             case Asked():
                 self._ask((event,), now)
@@ -125,19 +129,24 @@ class ShardRuntime:
                     self._unload(Role.FAILED)
             case Resigned():
                 self._resign(event)
+            case TopicsDeleted():
+                if self.shard is not None:
+                    self.shard.topics_deleted(event.names, now)
+            case _:
+                assert_never(event)
         effects, self._effects = self._effects, []
         return effects
 
     @property
     def wake_at(self) -> int | None:
-        """When TimePassed is wanted."""
+        """When TimePassed is due."""
         if self.role is not Role.ACTIVE:
             return None
         assert self.shard is not None
         at = None if self._is_lease_awaited else self.shard.wake_at
-        if self._waiting:
-            gives_up = self._waiting[0].gives_up_ms
-            at = gives_up if at is None or gives_up < at else at
+        gives_up = self._replies.gives_up_ms
+        if gives_up is not None and (at is None or gives_up < at):
+            return gives_up
         return at
 
     # --- loading and unloading ------------------------------------------------------------------------------------
@@ -165,7 +174,10 @@ class ShardRuntime:
             return
         assert self.shard is not None
         for record in event.records:
-            self.shard.apply(record)
+            if isinstance(record, TransactionEnded):
+                self.shard.end_transaction(record)
+            else:
+                self.shard.apply(record)
         is_gap = not event.records and event.next_offset <= event.offset
         self.applied_end = self._load_end if is_gap else event.next_offset
         if self.applied_end < self._load_end:
@@ -173,7 +185,9 @@ class ShardRuntime:
             return
         self._move(Role.ACTIVE)
         self._active_since_ms = now.ms
-        self.shard.begin(now)
+        self._carry_out(self.shard.begin(now), now)
+        if self._observer is not None:
+            self._observer.begun(self.shard, now)
 
     def _resign(self, event: Resigned) -> None:
         if event.epoch < self.epoch:
@@ -187,11 +201,11 @@ class ShardRuntime:
         self._move(role)
 
     def _throw_away(self) -> None:
+        if self._observer is not None:
+            self._observer.ended()
         self.shard = None
         self._is_lease_awaited = False
-        self._waiting.clear()
-        refused, self._open = self._open, {}
-        self._effects += [Refuse(ticket, ErrorCode.NOT_COORDINATOR) for ticket in refused]
+        self._effects += [Refuse(ticket, ErrorCode.NOT_COORDINATOR) for ticket in self._replies.clear()]
 
     # --- deciding -------------------------------------------------------------------------------------------------
 
@@ -201,29 +215,36 @@ class ShardRuntime:
             self._effects += [Refuse(each.ticket, REFUSALS.get(self.role, code)) for each in asks]
             return
         assert self.shard is not None
-        outcomes = []
+        decisions = []
         for ticket, command in asks:
-            self._open[ticket] = None
-            outcomes.append(self.shard.decide(command, ticket, now))
+            self._replies.open(ticket)
+            decision = self.shard.decide(command, ticket, now)
+            decisions.append(decision)
+            self._tell_decided(command, decision)
         try:
-            self._carry_out(outcomes[0] if len(outcomes) == 1 else _together(outcomes), now)
+            self._carry_out(decisions[0] if len(decisions) == 1 else _together(decisions), now)
         except AppendRefused as refusal:
             if len(asks) == 1:
                 self._refuse(asks[0].ticket, refusal.code)
-            else:  # one of them may be what is wrong
-                self._carry_out_singly(asks, outcomes, now)
+            else:  # a single request may be the cause
+                self._carry_out_singly(asks, decisions, now)
+            return
+        for (_, command), decision in zip(asks, decisions, strict=True):
+            self._tell_applied(command, decision, now)
 
-    def _carry_out_singly(self, asks: Sequence[Asked], outcomes: Sequence[Outcome], now: Now) -> None:
-        for (ticket, _), outcome in zip(asks, outcomes, strict=True):
+    def _carry_out_singly(self, asks: Sequence[Asked], decisions: Sequence[GroupDecision], now: Now) -> None:
+        for (ticket, command), decision in zip(asks, decisions, strict=True):
             if self.role is not Role.ACTIVE:
-                return  # an append was lost, and everybody was told
+                return  # an append was lost, and all requests were refused
             try:
-                self._carry_out(outcome, now)
+                self._carry_out(decision, now)
             except AppendRefused as refusal:
                 self._refuse(ticket, refusal.code)
+            else:
+                self._tell_applied(command, decision, now)
 
     def _extend(self, event: Leased, now: Now) -> None:
-        """Time in which nobody could be heard does not count against anybody."""
+        """Extends the lease; timers do not count the time without one."""
         if self.shard is not None and self.role is Role.ACTIVE and not self._is_leased(now):
             assert self._leased_until_ms is not None
             self.shard.put_off(now.ms - max(self._leased_until_ms, self._active_since_ms))
@@ -241,59 +262,67 @@ class ShardRuntime:
             timer = self.shard.due(now)
             if timer is None:
                 return
+            decision = self.shard.expire(timer, now)
+            self._tell_decided(timer, decision)
             try:
-                self._carry_out(self.shard.expire(timer, now), now)
+                self._carry_out(decision, now)
             except AppendRefused:
                 self.shard.postpone(timer, now.ms + RETRY_MS)
+            else:
+                self._tell_applied(timer, decision, now)
 
-    def _carry_out(self, outcome: Outcome, now: Now) -> None:
+    def _carry_out(self, decision: GroupDecision, now: Now) -> None:
         assert self.shard is not None
-        if outcome.records:
+        if decision.records:
             try:
-                end_offset = self._log.append(self.epoch, outcome.records, now)
+                end_offset = self._log.append(self.epoch, decision.records, now)
             except AppendLost:
                 self._unload(Role.ELSEWHERE)
                 return
-            for record in outcome.records:
+            for record in decision.records:
                 self.shard.apply(record)
             self.applied_end = end_offset
-        for note in outcome.notes:
-            self.shard.note(note)
-        if not outcome.replies:
-            return
-        self._waiting.append(Waiting(self.applied_end, now.ms + self._commit_timeout_ms, outcome.replies))
-        self._answer(now)
+        for change in decision.changes:
+            self.shard.change(change)
+        if decision.replies or decision.effects:
+            gives_up_ms = now.ms + self._commit_timeout_ms
+            self._replies.add(self.applied_end, decision.replies, decision.effects, gives_up_ms)
+            self._answer(now)
+
+    def _tell_decided(self, cause: Cause, decision: GroupDecision) -> None:
+        if self._observer is not None and self.shard is not None:
+            self._observer.decided(self.shard, cause, decision)
+
+    def _tell_applied(self, cause: Cause, decision: GroupDecision, now: Now) -> None:
+        """Notifies the observer, unless a lost append has discarded the shard."""
+        if self._observer is not None and self.shard is not None:
+            self._observer.applied(self.shard, cause, decision, now)
 
     # --- answering ------------------------------------------------------------------------------------------------
 
     def _is_leased(self, now: Now) -> bool:
-        """Otherwise another may lead by now, and know more: what is committed here would be old."""
+        """Whether no other broker can lead; otherwise the state committed here may be outdated."""
         return self._leased_until_ms is None or now.ms < self._leased_until_ms
 
     def _answer(self, now: Now) -> None:
-        waiting = self._waiting
-        if waiting and not self._is_leased(now):
-            return
-        while waiting and waiting[0].end_offset <= self.committed_end:
-            for ticket, reply in waiting.popleft().replies:
-                if ticket in self._open:
-                    del self._open[ticket]
-                    self._effects.append(Answer(ticket, reply))
+        if self._replies and self._is_leased(now):
+            replies, effects = self._replies.leave(self.committed_end)
+            self._effects += [Answer(ticket, reply) for ticket, reply in replies]
+            self._effects += effects
 
     def _give_up(self, now: Now) -> None:
-        while self._waiting and self._waiting[0].gives_up_ms <= now.ms:
-            for ticket, _ in self._waiting.popleft().replies:
-                self._refuse(ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._effects += [Refuse(ticket, code) for ticket in self._replies.give_up(now.ms)]
 
     def _refuse(self, ticket: int, code: ErrorCode) -> None:
-        if ticket in self._open:
-            del self._open[ticket]
+        if self._replies.withdraw(ticket):
             self._effects.append(Refuse(ticket, code))
 
 
-def _together(outcomes: Sequence[Outcome]) -> Outcome:
-    return Outcome(
-        tuple(record for each in outcomes for record in each.records),
-        tuple(note for each in outcomes for note in each.notes),
-        tuple(reply for each in outcomes for reply in each.replies),
+def _together(decisions: Sequence[GroupDecision]) -> GroupDecision:
+    return GroupDecision(
+        tuple(record for each in decisions for record in each.records),
+        tuple(change for each in decisions for change in each.changes),
+        tuple(reply for each in decisions for reply in each.replies),
+        tuple(effect for each in decisions for effect in each.effects),
     )

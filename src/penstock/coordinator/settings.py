@@ -11,62 +11,62 @@ from penstock.model.epochs import INT32_EPOCH_MAX
 from penstock.model.limits import MIB
 
 NEW_MEMBER_JOIN_MS: Final = 300_000
-"""A member that has joined for the first time is kept waiting no longer than this (KAFKA-9752)."""
+"""A new member waits no longer than this for the reply to its first JoinGroup (KAFKA-9752)."""
 TOMBSTONES_MAX: Final = 1_000
-"""Records of one decision that only take things back."""
+"""Tombstones of one decision."""
 TOMBSTONE_BYTES_MAX: Final = 65_536
-"""Of their keys: names of groups may be long, and a batch has a limit."""
+"""Bytes of their keys: names of groups may be long, and a batch has a limit."""
 GROUP_BYTES_MAX: Final = 8 * MIB
-"""What the members of one group say of themselves under all protocols; a generation lies in one record."""
+"""Metadata of all members of one group under all protocols; a generation is one record."""
 GROUPS_BYTES_MAX: Final = 64 * MIB
-"""The same for all groups of a coordinator; members of at most SMALL_MEMBER_BYTES are always taken."""
+"""The same for all groups of a coordinator; members of at most SMALL_MEMBER_BYTES are exempt."""
 SMALL_MEMBER_BYTES: Final = 16 * 1024
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""
 
 WAITING_MS: Final = 1_000
-"""When a member of a consumer group asks again that waits for something; else after its heartbeat interval."""
+"""Heartbeat interval, at most, of a consumer group member that waits for a reconciliation step."""
 
 JOINABLE_EPOCH_MAX: Final = INT32_EPOCH_MAX - 1_000_000
-"""A consumer group in this epoch takes no new members and no new subscriptions; members can still leave, each of which
-takes an epoch."""
+"""A consumer group in this epoch accepts no new members or subscriptions; members can still leave, and each departure
+uses an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What a broker is told about groups."""
+    """A broker's settings of groups."""
 
     session_min_ms: int = 6_000
     session_max_ms: int = 1_800_000
-    """What a classic member may ask for."""
+    """Bounds of a classic member's session time-out."""
     initial_delay_ms: int = 3_000
     """How long an empty classic group waits for more members."""
     members_max: int = 0x7FFFFFFF
-    """Of one classic group."""
+    """Members of one classic group."""
     consumer_session_ms: int = 45_000
     consumer_heartbeat_ms: int = 5_000
     consumer_members_max: int = 0x7FFFFFFF
     taking_ms: int = 5_000
-    """How long a member may need to take what it was given, before it says that it has it."""
+    """How long a member may take to report assigned partitions as owned."""
     assignment_interval_ms: int = 1_000
     """The least time between two assignments of a consumer group."""
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first is the default."""
     migration: str = "bidirectional"
-    """Whether groups with members may change between the protocols: also upgrade, downgrade or disabled."""
+    """Whether groups with members may be converted between protocols: also upgrade, downgrade or disabled."""
     protocols: tuple[str, ...] = ("classic", "consumer", "streams")
-    """Kinds of groups that are served."""
+    """Group types that are served."""
     retention_ms: int = 7 * 24 * 3_600_000
     """How long an empty group keeps its offsets."""
     retention_check_ms: int = 600_000
     load_grace_ms: int = 300_000
-    """After a load nothing expires for so long: whoever was about to join has to come again first (R25)."""
+    """After a load nothing expires for this long: members that were about to join must retry first (R25)."""
     metadata_bytes_max: int = 4_096
-    """The longest note that a committed offset may carry."""
+    """The longest metadata of a committed offset."""
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> "GroupSettings":
-        """As a broker's settings say."""
+        """The settings of groups among a broker's settings."""
         migration = settings.value("group.consumer.migration.policy")
         return cls(
             session_min_ms=settings.number("group.min.session.timeout.ms"),
@@ -86,7 +86,7 @@ class GroupSettings:
         )
 
     def under(self, configs: Mapping[str, str]) -> "GroupSettings":
-        """The same for a group that has settings of its own; a text that does not parse is passed over."""
+        """The same with a group's own settings; a value that does not parse is ignored."""
         changed: dict[str, int] = {}
         for name, field in _OF_A_GROUP.items():
             if name in configs:

@@ -1,13 +1,14 @@
-"""Heartbeat and LeaveGroup, and members of classic groups that time out.
+"""Heartbeat, LeaveGroup, and timers of classic groups.
 
 Serves    Heartbeat 0–4, LeaveGroup 0–5 (several members at once from version 3 on).
-Answers   REBALANCE_IN_PROGRESS asks the member to join again; FENCED_INSTANCE_ID tells a static member that another
-          took its place.
-Departs   a coordinator that stood still listens before it judges (`timers`).
+Answers   REBALANCE_IN_PROGRESS: the member must join again; FENCED_INSTANCE_ID: another member has taken the instance
+          id of a static member.
+Departs   a coordinator that was stalled reads waiting heartbeats before it expires members (`timers`).
 """
 
+from penstock.coordinator.changes import SetClassicGroup
 from penstock.coordinator.classic import ClassicGroup, State
-from penstock.coordinator.joining import (
+from penstock.coordinator.rebalance import (
     admitted,
     join_time_is_up,
     remove_member,
@@ -16,7 +17,7 @@ from penstock.coordinator.joining import (
     try_to_complete,
 )
 from penstock.coordinator.timers import JOIN, PENDING, SESSION, Timer
-from penstock.coordinator.work import Ask, Replace, Work
+from penstock.coordinator.work import Work
 from penstock.model.errors import ErrorCode
 from penstock.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from penstock.wire.messages.leave_group import (
@@ -29,9 +30,8 @@ from penstock.wire.messages.leave_group import (
 _MANY_SINCE = 3
 
 
-def heartbeat(group: ClassicGroup | None, ask: Ask, ticket: int, work: Work) -> None:
-    """A member says that it lives, and learns whether to join again."""
-    request: HeartbeatRequest = ask.request
+def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest, ticket: int, work: Work) -> None:
+    """Restarts a member's session; the reply says whether it must join again."""
     work.reply(ticket, HeartbeatResponse(error_code=_heard(group, request, work)))
 
 
@@ -49,10 +49,9 @@ def _heard(group: ClassicGroup | None, request: HeartbeatRequest, work: Work) ->
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
 
 
-def leave(group: ClassicGroup | None, ask: Ask, ticket: int, work: Work) -> None:
-    """Members leave at once instead of timing out."""
-    request: LeaveGroupRequest = ask.request
-    is_one = ask.version < _MANY_SINCE
+def leave(group: ClassicGroup | None, request: LeaveGroupRequest, version: int, ticket: int, work: Work) -> None:
+    """Removes members at once, before they time out."""
+    is_one = version < _MANY_SINCE
     leaving = (MemberIdentity(member_id=request.member_id),) if is_one else request.members
     changed = None if group is None else group.copy()
     answers = [
@@ -64,9 +63,9 @@ def leave(group: ClassicGroup | None, ask: Ask, ticket: int, work: Work) -> None
     if changed is not None and any(each.error_code is ErrorCode.NONE for each in answers):
         if group is not None and len(changed.members) < len(group.members):
             settle(changed, work)
-        else:  # an id that was given out is no member yet
+        else:  # a pending member id is no member yet
             try_to_complete(changed, work)
-        work.notes.append(Replace(changed.group_id, changed))
+        work.changes.append(SetClassicGroup(changed.group_id, changed))
     if is_one:
         work.reply(ticket, LeaveGroupResponse(error_code=answers[0].error_code))
     else:
@@ -77,7 +76,7 @@ def _leave(group: ClassicGroup | None, who: MemberIdentity, work: Work) -> Error
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member_id = who.member_id
-    if not member_id and who.group_instance_id is not None:  # an operator who knows the instance only
+    if not member_id and who.group_instance_id is not None:  # an operator may give only the instance id
         member_id = group.static.get(who.group_instance_id, "")
     elif member_id in group.pending:
         del group.pending[member_id]
@@ -90,7 +89,7 @@ def _leave(group: ClassicGroup | None, who: MemberIdentity, work: Work) -> Error
 
 
 def time_is_up(group: ClassicGroup, timer: Timer, work: Work) -> None:
-    """A timer of the group is due."""
+    """Handles a due timer of the group."""
     group = group.copy()
     match timer.kind:
         case _ if timer.kind == JOIN:
@@ -105,4 +104,4 @@ def time_is_up(group: ClassicGroup, timer: Timer, work: Work) -> None:
         case _:
             if group.state in (State.COMPLETING, State.STABLE):
                 sync_time_is_up(group, work)
-    work.notes.append(Replace(group.group_id, group))
+    work.changes.append(SetClassicGroup(group.group_id, group))

@@ -1,8 +1,8 @@
-"""What classic consumers say to each other, read by the broker: topics, owned partitions, assignments.
+"""Decodes the metadata that classic consumers exchange: topics, owned partitions, assignments.
 
-Brokers are strangers to it and pass it on unread; it is read only to describe groups, to protect the offsets of topics
-that are read, to see what a static member wants that is back, and where classic members meet the new protocol
-(KIP-848). What cannot be read is None, never an error.
+Brokers otherwise pass it on unread. It is decoded only to describe groups, to protect the offsets of subscribed topics,
+to compare the subscription of a static member that returns, and for classic members in consumer groups (KIP-848).
+Bytes that cannot be decoded give None, never an error.
 """
 
 import struct
@@ -38,12 +38,12 @@ def _read(kind: type[M], data: bytes) -> M | None:
 
 
 def subscription(data: bytes) -> ConsumerProtocolSubscription | None:
-    """What a member asks for."""
+    """Decodes a member's subscription."""
     return _read(ConsumerProtocolSubscription, data)
 
 
 def asks_for_the_same(before: bytes, after: bytes) -> bool:
-    """Whether a member wants the same topics; what it has, and since when, is no wish, and unknown after a restart."""
+    """Whether both name the same topics; owned partitions and generation are ignored, as a restart loses them."""
     if before == after:
         return True
     earlier, later = subscription(before), subscription(after)
@@ -51,13 +51,13 @@ def asks_for_the_same(before: bytes, after: bytes) -> bool:
 
 
 def gives_up(told: bytes, given: bytes) -> bool:
-    """Whether a member said that it has what it is not given: it will join again, and others wait for that."""
+    """Whether a member reported partitions that it is not assigned: it will join again, and others wait for that."""
     claim, share = subscription(told), assignment(given)
     return claim is not None and not _pairs(claim.owned_partitions) <= _given(share)
 
 
 def leaves_some_unread(group: ClassicGroup, topics: Topics) -> bool:
-    """Whether a partition of a topic that the group reads was given to nobody; not if that cannot be read."""
+    """Whether a partition of a subscribed topic is unassigned; False if an assignment cannot be decoded."""
     shares = [assignment(member.assignment) for member in group.members.values()]
     given = set().union(*map(_given, shares))
     return None not in shares and any(
@@ -77,12 +77,12 @@ def _pairs(topics: Sequence[TopicPartition | ConsumerProtocolAssignmentTopicPart
 
 
 def assignment(data: bytes) -> ConsumerProtocolAssignment | None:
-    """What a member was given."""
+    """Decodes a member's assignment."""
     return _read(ConsumerProtocolAssignment, data)
 
 
 def assignment_bytes(partitions: Mapping[str, list[int]], version: int) -> bytes:
-    """An assignment as a member of that version reads it."""
+    """Encodes an assignment in a member's version."""
     version = max(0, min(version, ConsumerProtocolAssignment.VERSIONS.last))
     topics = [
         ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=numbers)
@@ -94,12 +94,12 @@ def assignment_bytes(partitions: Mapping[str, list[int]], version: int) -> bytes
 
 
 def version_of(data: bytes) -> int:
-    """In which version a member speaks."""
+    """The version of a member's metadata."""
     return _INT16.unpack_from(data)[0] if len(data) >= _INT16.size else 0
 
 
 def subscribed_topics(group: ClassicGroup) -> list[str] | None:
-    """All topics that members of a classic group read; None if somebody's wish cannot be read."""
+    """All subscribed topics of a classic group; None if a subscription cannot be decoded."""
     names: dict[str, None] = {}
     for member in group.members.values():
         told = subscription(member.protocols[0][1]) if member.protocols else None

@@ -1,7 +1,8 @@
-"""Timers as data: what is due when. A heartbeat moves a timer without touching the heap.
+"""Timers as data. A heartbeat moves a timer without touching the heap.
 
-A timer that is patient is given chances: a coordinator that stood still has not read what members sent meanwhile, and
-that says nothing about them. So it listens for GRACE_MS before it judges; but one that is always late must judge.
+Patient timers get chances: a coordinator that was stalled has not read the heartbeats that members sent meanwhile. So
+it reads for GRACE_MS before it lets them expire; the number of chances is limited, for a coordinator that is always
+late.
 """
 
 from heapq import heappop, heappush
@@ -11,25 +12,25 @@ GRACE_MS: Final = 250
 CHANCES: Final = 3
 
 SESSION: Final = "session"
-"""A member that is not heard of for so long is gone."""
+"""A member without a heartbeat until then is removed."""
 PENDING: Final = "pending"
-"""A member id that was given out and with which nobody joins."""
+"""A member id that was handed out expires, if no member joins with it."""
 JOIN: Final = "join"
-"""A classic group waits no longer for members to join."""
+"""A classic group stops waiting for members to join."""
 SYNC: Final = "sync"
-"""A classic group waits no longer for members to fetch their assignment."""
+"""A group stops waiting for classic members to fetch their assignment."""
 REBALANCE: Final = "rebalance"
-"""A member of a consumer group, or a classic one in it, has not given up what it was asked to."""
+"""A consumer group stops waiting for a member to revoke partitions, or for a classic one to join again."""
 EXPIRY: Final = "expiry"
-"""Offsets of empty groups are looked at."""
+"""Offsets of empty groups are checked for expiry."""
 SWEEP: Final = "sweep"
-"""Offsets of deleted topics are taken back."""
+"""Offsets of deleted topics are deleted."""
 
 PATIENT: Final = frozenset({SESSION, REBALANCE})
 
 
 class Timer(NamedTuple):
-    """Names a timer."""
+    """Identifies a timer."""
 
     kind: str
     group_id: str
@@ -37,7 +38,7 @@ class Timer(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """A note: the timer is due then."""
+    """A change: sets a timer."""
 
     timer: Timer
     due_ms: int
@@ -45,7 +46,7 @@ class SetTimer(NamedTuple):
 
 
 class DropTimer(NamedTuple):
-    """A note: the timer is no more."""
+    """A change: drops a timer."""
 
     timer: Timer
 
@@ -67,21 +68,21 @@ class Timers:
             heappush(self._heap, (due_ms, timer))
 
     def drop(self, timer: Timer) -> None:
-        """Forgets a timer."""
+        """Drops a timer."""
         self._due.pop(timer, None)
 
     def put_off(self, by_ms: int) -> None:
-        """Everything is due so much later."""
+        """Delays all timers."""
         for timer, (due_ms, chances) in self._due.items():
             self._due[timer] = (due_ms + by_ms, chances)
 
     def get(self, timer: Timer) -> int | None:
-        """When it is due."""
+        """When a timer is due; None if it is not set."""
         found = self._due.get(timer)
         return None if found is None else found[0]
 
     def chance(self, timer: Timer, now_ms: int) -> SetTimer | None:
-        """Another chance for whom a patient timer is about, if one is left and due."""
+        """Another chance for a patient timer, if one is left and due."""
         due_ms, chances = self._due[timer]
         is_late = now_ms - due_ms > GRACE_MS
         if timer.kind not in PATIENT or chances >= CHANCES or (chances and not is_late):
@@ -90,7 +91,7 @@ class Timers:
 
     @property
     def wake_at(self) -> int | None:
-        """When the first is due."""
+        """When the first timer is due."""
         heap, due = self._heap, self._due
         while heap:
             at, timer = heap[0]
@@ -108,6 +109,6 @@ class Timers:
         return None
 
     def first_due(self, now_ms: int) -> Timer | None:
-        """The first, if it is due."""
+        """The first timer, if it is due."""
         at = self.wake_at
         return self._heap[0][1] if at is not None and at <= now_ms else None

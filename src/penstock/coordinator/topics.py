@@ -1,4 +1,4 @@
-"""The topics of the cluster as far as groups care: names, ids, partitions, and the racks of their replicas."""
+"""The topics of the cluster as groups need them: names, ids, partitions, and the racks of their replicas."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from penstock.metadata.image import Image
 
 
 class Topic(NamedTuple):
-    """One topic; `racks` has those of each partition's replicas, sorted, or is empty if brokers name none."""
+    """One topic; `racks` has the sorted racks of each partition's replicas, or is empty if brokers have none."""
 
     name: str
     topic_id: bytes
@@ -18,7 +18,7 @@ class Topic(NamedTuple):
 
 
 class Topics:
-    """All topics at one time. Whoever makes a later one gives it a higher version."""
+    """All topics at one time. A later instance must have a higher version."""
 
     def __init__(self, topics: Mapping[str, Topic], version: int) -> None:
         self.by_name = dict(topics)
@@ -27,7 +27,7 @@ class Topics:
 
     @cached_property
     def names_hash(self) -> int:
-        """The same wherever there are the same names: versions are those of one node."""
+        """Hash of the topic names, equal on all nodes; versions are local to a node."""
         digest = hashlib.blake2b(digest_size=8)
         for name in sorted(self.by_name):
             digest.update(name.encode() + b"\0")
@@ -38,7 +38,7 @@ NO_TOPICS = Topics({}, -1)
 
 
 def topics_of(image: Image, version: int) -> Topics:
-    """As an image of the cluster has them."""
+    """The topics of an image."""
     racks = {number: broker.rack for number, broker in image.brokers.items() if broker.rack}
     found: dict[str, Topic] = {}
     for name, topic in image.topics.items():

@@ -1,1 +1,1 @@
-"""The real world behind the ports: clock, entropy, files, sockets, workers; a disk in memory, and a lossy one."""
+"""The ports on a real machine: clock, entropy, files, sockets, workers; also a disk in memory, and a lossy one."""

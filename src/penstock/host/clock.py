@@ -6,7 +6,7 @@ NS_PER_MS = 1_000_000
 
 
 class HostClock:
-    """What time it is."""
+    """Current time."""
 
     __slots__ = ()
 
@@ -15,5 +15,5 @@ class HostClock:
         return time_ns() // NS_PER_MS
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment; never goes back."""
+        """Milliseconds since an arbitrary origin; never goes back."""
         return monotonic_ns() // NS_PER_MS

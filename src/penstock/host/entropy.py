@@ -9,7 +9,7 @@ class HostEntropy:
     __slots__ = ()
 
     def token(self, size_bytes: int) -> bytes:
-        """That many random bytes."""
+        """`size_bytes` random bytes."""
         return secrets.token_bytes(size_bytes)
 
     def below(self, end: int) -> int:

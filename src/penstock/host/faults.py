@@ -1,4 +1,4 @@
-"""The faults of a lossy disk: those that chance draws, and those that somebody orders."""
+"""Faults of a lossy disk: random faults, and errors ordered for specific calls."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from penstock.host.paths import trouble
 
 @dataclass(slots=True)
 class Faults:
-    """How the disk misbehaves by itself; may be changed at any time. Chances are per call, from 0 to 1."""
+    """Random faults of a disk; may be changed at any time. Probabilities are per call, from 0 to 1."""
 
     is_torn: bool = False
-    """A power cut keeps a random part of what was not synced, instead of nothing."""
+    """A power cut keeps a random part of the unsynced data, instead of nothing."""
     sync_lies: bool = False
     """Syncs return at once and make nothing durable."""
     open_error: float = 0.0
@@ -18,9 +18,9 @@ class Faults:
     write_error: float = 0.0
     sync_error: float = 0.0
     flip_on_read: float = 0.0
-    """One bit of what is returned; the file itself is whole."""
+    """Flips one bit of the returned data; the file itself is intact."""
     capacity_bytes: int | None = None
-    """All files together; beyond it, ENOSPC."""
+    """Total size of all files; beyond it, ENOSPC."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Order:
 
 
 class Orders:
-    """Errors that were ordered for coming calls."""
+    """Errors that were ordered for future calls."""
 
     __slots__ = ("_orders",)
 
@@ -40,16 +40,16 @@ class Orders:
         self._orders: list[_Order] = []
 
     def add(self, operation: str, path: str | None, count: int, code: int) -> None:
-        """The next `count` such calls fail; without a path, whatever their path is."""
+        """Makes the next `count` calls of the operation fail; without a path, on any path."""
         assert count > 0
         self._orders.append(_Order(operation, path, count, code))
 
     def clear(self) -> None:
-        """Takes all orders back."""
+        """Cancels all orders."""
         self._orders.clear()
 
     def raise_if_due(self, operation: str, path: str) -> None:
-        """Raises what was ordered for this call."""
+        """Raises the error that was ordered for this call, if any."""
         for order in self._orders:
             if order.operation == operation and (order.path is None or order.path == path):
                 order.count -= 1

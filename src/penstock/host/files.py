@@ -1,8 +1,8 @@
 """The machine's file system below one directory.
 
-Reads and writes end in the page cache and are called directly; syncs and reads from the device go to workers. A failed
-sync is remembered and raised again: the kernel would call the next one a success (fsyncgate). A descriptor is never
-closed while a worker uses it, whatever was cancelled meanwhile.
+Reads and writes end in the page cache and are called directly; syncs and reads from the device run in workers. The
+error of a failed sync is kept and raised again: the kernel would report the next one as a success (fsyncgate). A
+descriptor is never closed while a worker uses it, even if the waiting task was cancelled.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ BOOT_ID_CHARS_MAX = 64
 
 
 class HostMap:
-    """A read-only map. It holds a descriptor of its own, which counts."""
+    """A read-only map. It holds a descriptor of its own, which is counted."""
 
     __slots__ = ("_disk", "_mmap", "_view")
 
@@ -42,11 +42,11 @@ class HostMap:
 
     @property
     def view(self) -> memoryview:
-        """The mapped bytes. Reading them after the file was cut shorter kills the process: map sealed files only."""
+        """The mapped bytes. Reading them after a truncation of the file kills the process: map sealed files only."""
         return self._view
 
     def close(self) -> None:
-        """Gives the mapping back; with the last slice of the view if there are any left."""
+        """Releases the mapping, now or with the last slice of the view."""
         if self._mmap is not None:
             self._view.release()
             with suppress(BufferError):
@@ -63,7 +63,7 @@ class HostFile(PinnedFile):
     def __init__(self, path: str, fd: int, disk: "HostDisk") -> None:
         super().__init__(path)
         self.fd = fd
-        """For system calls of this room; -1 when it was given back."""
+        """For system calls of this room; -1 once it is released."""
         self._disk = disk
         self._failure: int | None = None
 
@@ -75,7 +75,7 @@ class HostFile(PinnedFile):
             raise self._trouble(error) from error
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """Up to that many bytes; fewer only at the end of the file."""
+        """Reads up to `size_bytes` bytes; fewer only at the end of the file."""
         try:
             content = os.pread(self.fd, size_bytes, position)
             while len(content) < size_bytes:
@@ -88,7 +88,7 @@ class HostFile(PinnedFile):
         return content
 
     def write(self, position: int, data: Buffer) -> None:
-        """All of the data, or OSError."""
+        """Writes all of the data, or raises OSError."""
         try:
             done = os.pwrite(self.fd, data, position)
             while done < len(data):
@@ -97,19 +97,19 @@ class HostFile(PinnedFile):
             raise self._trouble(error) from error
 
     def truncate(self, size_bytes: int) -> None:
-        """Cuts the file to that size, or fills it up with zeros."""
+        """Truncates the file to that size, or extends it with zeros."""
         try:
             os.ftruncate(self.fd, size_bytes)
         except OSError as error:
             raise self._trouble(error) from error
 
     def map_readonly(self) -> FileMap:
-        """The present content. An empty file has nothing to map."""
+        """Maps the current content; for an empty file, returns an empty map."""
         size_bytes = self.size()
         return HostMap(self.fd, size_bytes, self._disk) if size_bytes else MemoryMap(b"")
 
     async def sync(self) -> None:
-        """`fdatasync` in a worker. Once it has failed it fails for ever."""
+        """Runs `fdatasync` in a worker. After a failure, every later call fails."""
         if self._is_released:
             raise trouble(errno.EBADF, self._path)
         await _hold([self], self.sync_now, self._disk.workers)
@@ -118,11 +118,11 @@ class HostFile(PinnedFile):
 
     @property
     def failure(self) -> OSError | None:
-        """What the first sync that failed has raised."""
+        """The error of the first failed sync, or None."""
         return None if self._failure is None else trouble(self._failure, self._path)
 
     def sync_now(self) -> None:
-        """`fdatasync` in this thread. Never raises; see `failure`."""
+        """Runs `fdatasync` in this thread. Never raises; see `failure`."""
         if self._failure is None:
             try:
                 os.fdatasync(self.fd)
@@ -130,7 +130,7 @@ class HostFile(PinnedFile):
                 self._failure = error.errno or errno.EIO
 
     def is_resident_at(self, position: int) -> bool:
-        """Whether that byte can be read without waiting for the device. True where nobody knows, and at the end."""
+        """Whether that byte can be read without waiting for the device. True if unknown, and at the end."""
         try:
             os.preadv(self.fd, _PROBE, position, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -141,7 +141,7 @@ class HostFile(PinnedFile):
         return True
 
     async def read_ahead(self, position: int, size_bytes: int) -> None:
-        """Waits in a worker until these bytes are resident, and has the device go on with those behind them."""
+        """Waits in a worker until these bytes are resident, and requests readahead of the bytes after them."""
 
         def work() -> None:
             os.posix_fadvise(self.fd, position, size_bytes + READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
@@ -161,22 +161,22 @@ class HostFile(PinnedFile):
 
 
 class HostDisk:
-    """A directory of the machine; no path leads out of it, as long as nobody puts a symbolic link there."""
+    """A directory of the machine; no path leads out of it, unless it contains a symbolic link."""
 
     def __init__(self, root: str | os.PathLike[str], workers: Workers) -> None:
         self.root = os.fspath(root)
         self.workers = workers
         self.open_count = 0
-        """Descriptors in use: files, maps. The disk's own one is not counted."""
+        """Open descriptors of files and maps, without the disk's own."""
         self.boot_id = _read_boot_id()
-        """The kernel's; a random one where it cannot be read, so that no two processes take their caches for one."""
+        """The kernel's; random if it cannot be read, so that no two processes assume the same page cache."""
         self._failure: int | None = None
         os.makedirs(self.root, DIRECTORY_MODE, exist_ok=True)
         # Held for life: syncfs reports errors since its descriptor was opened.
         self._root_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def claim(self) -> bool:
-        """Keeps other processes, and other disks of this one, out until `close`; False if somebody is in already."""
+        """Locks out other processes, and other disks of this one, until `close`; False if it is already locked."""
         try:
             fcntl.flock(self._root_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -184,7 +184,7 @@ class HostDisk:
         return True
 
     def open(self, path: str, *, create: bool = False) -> HostFile:
-        """Opens for reading and writing; `create` makes the file if it is missing."""
+        """Opens a file for reading and writing; `create` creates it if it is missing."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         file = HostFile(path, os.open(self._full(path), flags, FILE_MODE), self)
         self.open_count += 1
@@ -199,7 +199,7 @@ class HostDisk:
         return sorted(os.listdir(self._full(path)))
 
     def make_dir(self, path: str) -> None:
-        """Makes the directory and its parents; no error if it exists."""
+        """Creates the directory and its parents; no error if it exists."""
         os.makedirs(self._full(path), DIRECTORY_MODE, exist_ok=True)
 
     def remove_dir(self, path: str) -> None:
@@ -215,7 +215,7 @@ class HostDisk:
         os.unlink(self._full(path))
 
     async def sync_many(self, files: Sequence[File]) -> Sequence[OSError | None]:
-        """`fdatasync` of each, in several workers at once."""
+        """Runs `fdatasync` on each file, in several workers concurrently."""
         ours = [file for file in files if isinstance(file, HostFile) and file.fd >= 0]
         assert len(ours) == len(files), "only open files of this disk"
         lanes = [ours[number::LANES_MAX] for number in range(min(LANES_MAX, len(ours)))]
@@ -224,19 +224,19 @@ class HostDisk:
         return [file.failure for file in ours]
 
     async def sync_dir(self, path: str) -> None:
-        """`fsync` of the directory, in a worker."""
+        """Runs `fsync` on the directory, in a worker."""
         full = self._full(path)
         await self.workers.run(lambda: _sync_directory(full))
 
     async def sync_all(self) -> None:
-        """`syncfs` of the whole file system, in a worker. Once it has failed it fails for ever."""
+        """Runs `syncfs` on the whole file system, in a worker. After a failure, every later call fails."""
         if self._failure is None:
             await self.workers.run(self._sync_file_system)
         if self._failure is not None:
             raise trouble(self._failure, self.root)
 
     def free_bytes(self) -> int:
-        """What the file system has left for us."""
+        """Space of the file system that is available to this process."""
         state = os.fstatvfs(self._root_fd)
         return state.f_bavail * state.f_frsize
 
@@ -245,7 +245,7 @@ class HostDisk:
         return part.file.is_resident_at(part.position) if isinstance(part.file, HostFile) else True
 
     def close(self) -> None:
-        """Gives back the disk's own descriptor. Files must have been closed."""
+        """Closes the disk's own descriptor. Files must have been closed."""
         if self._root_fd >= 0:
             os.close(self._root_fd)
             self._root_fd = -1
@@ -261,13 +261,13 @@ class HostDisk:
 
 
 def _hold(files: "Sequence[HostFile]", work: Callable[[], None], workers: Workers) -> "asyncio.Future[None]":
-    """Has a worker do what needs the descriptors. They stay open until it ends, even if nobody waits any more."""
+    """Runs work that uses the descriptors in a worker. They stay open until it ends, even without a waiter."""
     for file in files:
         file.pin()
 
     def ended(running: "asyncio.Future[None]") -> None:
         if not running.cancelled():
-            running.exception()  # somebody has looked, even if nobody waits
+            running.exception()  # marks the exception as retrieved, even without a waiter
         for file in files:
             file.unpin()
 

@@ -1,9 +1,9 @@
-"""Garbage collection in a process that keeps much for long: what is kept is not looked at again and again.
+"""Garbage collection for a process with many long-lived objects, which are not scanned again and again.
 
-The interpreter looks at everything when a quarter as much as it keeps is new, also where the new only took the place of
-the old; for a hundred thousand offsets of groups nobody is served for a tenth of a second then. Here whatever a whole
-collection has left is set aside, and the next one looks only at what is newer. Cycles among what was set aside are
-found when there is half as much again as when everything was last looked at.
+The interpreter scans all objects when the new ones number a quarter of the long-lived ones, even if they only replaced
+older ones; with a hundred thousand group offsets, all requests then wait for a tenth of a second. Here the survivors of
+a full collection are frozen, and the next one scans only newer objects. Cycles among frozen objects are found by a scan
+of everything once memory has grown by half since the last such scan.
 """
 
 import gc
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 GROWTH: Final = 1.5
 FEW_BLOCKS: Final = 200_000
-"""Of memory, of at most 512 bytes each; where there is less, everything is looked at in no time."""
+"""Memory blocks of at most 512 bytes each; with fewer, a scan of everything is fast."""
 LOOK_S: Final = 60.0
 EVERYTHING: Final = 2
-"""The generation that is all of them."""
+"""The oldest generation, whose collection includes all others."""
 
 
 def uncollected(work: Callable[[], T]) -> T:
-    """What work returns that makes thousands of objects: they are set aside at once, instead of looked through.
+    """Runs work that creates thousands of objects with the collector off, then freezes them unscanned.
 
-    Threads share the collector: while a worker made a hundred thousand objects it stopped everything several times, for
-    ten milliseconds each.
+    Threads share the collector: while a worker created a hundred thousand objects, it stopped all threads several
+    times, for ten milliseconds each.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -39,7 +39,7 @@ def uncollected(work: Callable[[], T]) -> T:
 
 
 class PatientCollector:
-    """From `start` to `stop`, for the whole process. Interpreters that collect bit by bit are left to it."""
+    """See the module. Affects the whole process from `start` to `stop`; incremental collectors are left alone."""
 
     def __init__(
         self, now_s: Callable[[], float] = time.monotonic, blocks: Callable[[], int] = sys.getallocatedblocks
@@ -50,17 +50,17 @@ class PatientCollector:
         self._looks_at_s = 0.0
         self._takes_all = False
         self.whole = 0
-        """How often everything was looked at."""
+        """Number of scans of everything."""
 
     def start(self) -> None:
-        """What is there now stays."""
+        """Collects, and freezes the objects that exist now."""
         gc.collect()
         gc.freeze()
         self._looked_at_all()
         gc.callbacks.append(self._collected)
 
     def stop(self) -> None:
-        """As if nothing had been."""
+        """Unfreezes all objects and restores the interpreter's own collection."""
         gc.callbacks.remove(self._collected)
         gc.unfreeze()
 

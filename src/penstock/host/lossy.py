@@ -1,11 +1,11 @@
-"""A disk that loses what was not synced, wrapped around any Disk. docs/fault-model.md explains the model at length.
+"""A disk that loses unsynced data, wrapped around any Disk. docs/fault-model.md explains the model in detail.
 
 Writes     stay in this process until `sync`; a power cut loses them, or (torn) keeps some of their 512-byte sectors.
-Sizes      persist in order, up to a drawn change: a file may come back shorter, or longer with zeros.
-Names      made, moved and removed names count only after `sync_dir`; torn, each one not synced is kept or undone.
+Sizes      persist in order, up to a random change: a file may come back shorter, or longer with zeros.
+Names      created, moved and removed names persist only after `sync_dir`; torn, each unsynced one is kept or undone.
 Syncs      may fail: the data then stays visible, is never written, and the next sync succeeds; or lie: see Faults.
-Errors     EIO on command and by chance, ENOSPC at a total size, flipped bits at rest and on read.
-The inner disk holds at every moment just what would survive, so that SIGKILL is a power cut too. It is not synced.
+Errors     EIO on command and at random, ENOSPC at a total size, flipped bits at rest and on read.
+The inner disk always holds exactly the data that would survive, so SIGKILL is a power cut too. It is not synced.
 """
 
 import errno
@@ -43,7 +43,7 @@ class LossyFile(PinnedFile):
         return self._unsynced.size_bytes
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """What was written, synced or not."""
+        """Reads written data, synced or not."""
         self._check(position)
         disk = self._disk
         disk.may_fail("read", self._path, disk.faults.read_error)
@@ -56,7 +56,7 @@ class LossyFile(PinnedFile):
         return content
 
     def write(self, position: int, data: Buffer) -> None:
-        """Visible at once, durable after `sync`. A failed write leaves a drawn part of the data behind."""
+        """Writes data: visible at once, durable after `sync`. A failed write leaves a random part of the data."""
         self._check(position)
         disk = self._disk
         if not len(data):
@@ -70,7 +70,7 @@ class LossyFile(PinnedFile):
         self._unsynced.write(position, data)
 
     def truncate(self, size_bytes: int) -> None:
-        """Visible at once, durable after `sync`."""
+        """Changes the size: visible at once, durable after `sync`."""
         self._check(size_bytes)
         disk = self._disk
         disk.may_fail("truncate", self._path, disk.faults.write_error)
@@ -79,14 +79,14 @@ class LossyFile(PinnedFile):
         self._unsynced.truncate(size_bytes)
 
     def map_readonly(self) -> FileMap:
-        """The present content: base's own map if that says it all, else a copy."""
+        """Maps the current content: the base file's own map if nothing is unsynced, else a copy."""
         self._check()
         if self._unsynced.is_clean:
             return self._unsynced.base.map_readonly()
         return MemoryMap(self._unsynced.read(0, self._unsynced.size_bytes))
 
     async def sync(self) -> None:
-        """Makes durable what was written before the call."""
+        """Makes all data durable that was written before the call."""
         self._check()
         disk, unsynced = self._disk, self._unsynced
         target = unsynced.called
@@ -122,7 +122,7 @@ class LossyFile(PinnedFile):
 
 
 class LossyDisk:
-    """A Disk in front of another. All draws come from `random`, so that a run can be repeated."""
+    """See the module. All random choices come from `random`, so that a run can be repeated."""
 
     def __init__(
         self, inner: Disk, random: Random, faults: Faults | None = None, *, delay: Delay | None = None, boots: int = 0
@@ -132,25 +132,25 @@ class LossyDisk:
         self.faults = faults if faults is not None else Faults()
         self.delay = delay
         self.boots = boots
-        """Power cuts before this disk."""
+        """Number of power cuts before this disk was created."""
         self.boot_id = f"lossy-{_peek(random):032x}-{boots}"
-        """A new one for every disk made: a process around a real directory is cut off by SIGKILL, and its successor
-        makes a disk with another seed. Processes that share a disk (`kill_process`) share the id."""
+        """New for every LossyDisk: a process around a real directory is ended by SIGKILL, and its successor creates
+        a disk with another seed. Processes that share a disk (`kill_process`) share the id."""
         self.open_count = 0
         self.life = 0
-        """Files remember it; the files of an earlier life are dead."""
+        """Number of the current process life; the files of an earlier life are dead."""
         self._is_dead = False
         self._orders = Orders()
         self._tree: Tree[Node] = Tree()
         self._pending: PendingNames[Node] = PendingNames()
         self._survivors = Survivors(inner)
         self._survivors.load(self._tree.root)
-        self._used_bytes: int | None = None  # counted when a capacity first matters
+        self._used_bytes: int | None = None  # computed when a capacity is first checked
 
     # Faults on command
 
     def power_cut(self) -> "LossyDisk":
-        """Cuts the power: this disk and its files are dead; the one returned is what the machine finds afterwards."""
+        """Cuts the power: this disk and its files are dead; the returned disk holds what survived."""
         self._check()
         if self.faults.is_torn:
             self.write_back()
@@ -160,7 +160,7 @@ class LossyDisk:
         return LossyDisk(self.inner, self.random, self.faults, delay=self.delay, boots=self.boots + 1)
 
     def kill_process(self) -> None:
-        """Kills whoever had files open: the files are dead, what they wrote is still there, synced or not."""
+        """Kills the process that has files open: the files are dead, written data remains, synced or not."""
         self._check()
         self._die()
         for node in list(self._survivors.loaded.values()):
@@ -169,7 +169,7 @@ class LossyDisk:
                 self._settle(node)
 
     def write_back(self) -> None:
-        """Lets a random part of what is not synced become durable, as a device may at any time."""
+        """Makes a random part of the unsynced data durable, as a device may at any time."""
         self._check()
         random = self.random
         chance = random.choice((0.0, 1.0, random.random(), random.random()))
@@ -183,11 +183,11 @@ class LossyDisk:
         self._orders.add(operation, path, count, code)
 
     def fail_nothing(self) -> None:
-        """Takes back what `fail_next` has ordered and nobody met."""
+        """Cancels the errors of `fail_next` that have not occurred yet."""
         self._orders.clear()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
-        """Flips a bit of the durable content. Readers see it unless something not synced covers it."""
+        """Flips a bit of the durable content. Readers see it unless unsynced data covers it."""
         self._check()
         node = self._tree.find(path)
         if not isinstance(node, Node):
@@ -201,7 +201,7 @@ class LossyDisk:
             raise trouble(errno.EINVAL, path)
 
     def flip_random_bit(self, below: str = "") -> tuple[str, int, int] | None:
-        """Flips a bit somewhere below a directory. Says where, or None if there is no durable byte."""
+        """Flips a random bit below a directory. Returns its place, or None if there is no durable byte."""
         self._check()
         found = [(path, node) for path, node in files_below(self._tree.directory(below), below) if self._held(node)]
         if not found:
@@ -214,7 +214,7 @@ class LossyDisk:
     # The port
 
     def open(self, path: str, *, create: bool = False) -> LossyFile:
-        """Opens for reading and writing; `create` makes the file if it is missing."""
+        """Opens a file for reading and writing; `create` creates it if it is missing."""
         self._check()
         self.may_fail("open", path, self.faults.open_error)
         directory, name = self._tree.place(path)
@@ -245,7 +245,7 @@ class LossyDisk:
         return self._tree.names(path)
 
     def make_dir(self, path: str) -> None:
-        """Makes the directory and its parents; no error if it exists."""
+        """Creates the directory and its parents; no error if it exists."""
         self._check()
         for change in self._tree.make_dir(path):
             self._record(change)
@@ -272,7 +272,7 @@ class LossyDisk:
         return await sync_in_turn(files)
 
     async def sync_dir(self, path: str) -> None:
-        """Makes durable the names in the directory, but not the name of the directory itself."""
+        """Makes the names in the directory durable, but not the name of the directory itself."""
         self._check()
         directory = self._tree.directory(path)
         if self.delay is not None:
@@ -283,7 +283,7 @@ class LossyDisk:
             self._commit(self._pending.take(directory))
 
     async def sync_all(self) -> None:
-        """Makes durable every file and every name."""
+        """Makes every file and every name durable."""
         self._check()
         targets = [
             (node, content, content.called) for node in self._survivors.loaded.values() if (content := node.content)
@@ -306,26 +306,26 @@ class LossyDisk:
             self._release(node)
 
     def free_bytes(self) -> int:
-        """How much more fits."""
+        """Free space on the disk."""
         self._check()
         if self.faults.capacity_bytes is None:
             return self.inner.free_bytes()
         return max(0, self.faults.capacity_bytes - self._used())
 
     def is_resident(self, part: FileSlice) -> bool:  # noqa: ARG002 - it is read through this process anyway
-        """Always."""
+        """Always true."""
         return True
 
     # For this room's files
 
     def may_fail(self, operation: str, path: str, chance: float) -> None:
-        """Raises what was ordered, or what chance has drawn."""
+        """Raises an ordered error, or EIO with the given probability."""
         self._orders.raise_if_due(operation, path)
         if chance and self.random.random() < chance:
             raise trouble(errno.EIO, path)
 
     def grow(self, node: Node, end: int, path: str) -> None:
-        """Room for a file up to `end`, or ENOSPC."""
+        """Accounts for a file that grows to `end`; raises ENOSPC beyond the capacity."""
         content = node.content
         assert content is not None
         more = end - content.size_bytes
@@ -338,14 +338,14 @@ class LossyDisk:
             self._used_bytes += more
 
     def shrink(self, node: Node, size_bytes: int) -> None:
-        """Room given back."""
+        """Accounts for a file that shrinks to `size_bytes`."""
         content = node.content
         assert content is not None
         if self._used_bytes is not None:
             self._used_bytes -= max(0, content.size_bytes - size_bytes)
 
     def closed(self, node: Node) -> None:
-        """One open file less."""
+        """Accounts for a closed file."""
         node.opens -= 1
         self.open_count -= 1
         if node.opens == 0:
@@ -383,13 +383,13 @@ class LossyDisk:
         return self._survivors.content(node)
 
     def _settle(self, node: Node) -> None:
-        """The last of its users, or of its names if it has no users, is gone."""
+        """Called when a file has lost its last user, or its last name while it has no users."""
         if not node.is_linked and self._used_bytes is not None:
             self._used_bytes -= self._size(node)
         self._release(node)
 
     def _release(self, node: Node) -> None:
-        """Gives back content that nobody needs: nobody has it open, and a power cut would not ask for it."""
+        """Releases content of a file that is not open, if it can be loaded again or no name can reach it."""
         if node.opens or node.content is None:
             return
         if node.is_linked or self._survivors.is_saved(node) or self._is_pending(node):
@@ -406,7 +406,7 @@ class LossyDisk:
         return size_bytes
 
     def _held(self, node: Node) -> int:
-        """Durable bytes."""
+        """Number of durable bytes in a file."""
         size_bytes = self._content(node).base.size()
         self._release(node)
         return size_bytes
@@ -420,7 +420,7 @@ class LossyDisk:
 
 
 def _peek(random: Random) -> int:
-    """What the stream would draw next; nothing is drawn, so that older seeds tell the same story."""
+    """The next value of the stream, without drawing it, so that older seeds still give the same runs."""
     twin = Random(0)  # noqa: S311 - a copy of the given stream
     twin.setstate(random.getstate())
     return twin.getrandbits(128)

@@ -1,7 +1,7 @@
-"""A disk in memory, without faults: the simplest Disk, and what a lossy disk keeps its survivors on.
+"""A disk in memory, without faults: the simplest Disk, and the inner disk of a simulated lossy disk.
 
-Everything written is at once as durable as it will ever be, so `sync` has nothing to do; it ends without suspending
-unless a `delay` is given, which is awaited with the operation and the path.
+Written data is durable at once, so `sync` has nothing to do; it returns without suspending unless a `delay` is given,
+which is awaited with the operation and the path.
 """
 
 import errno
@@ -33,7 +33,7 @@ class MemoryMap:
         return self._view
 
     def close(self) -> None:
-        """Gives the copy back."""
+        """Releases the copy."""
         self._view.release()
 
 
@@ -53,12 +53,12 @@ class MemoryFile(PinnedFile):
         return len(self._content)
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """Up to that many bytes; fewer only at the end of the file."""
+        """Reads up to `size_bytes` bytes; fewer only at the end of the file."""
         self._check(position)
         return bytes(memoryview(self._content)[position : position + size_bytes])
 
     def write(self, position: int, data: Buffer) -> None:
-        """All of the data."""
+        """Writes all of the data."""
         self._check(position)
         content = self._content
         if position > len(content) and len(data):
@@ -66,7 +66,7 @@ class MemoryFile(PinnedFile):
         content[position : position + len(data)] = data
 
     def truncate(self, size_bytes: int) -> None:
-        """Cuts the file to that size, or fills it up with zeros."""
+        """Truncates the file to that size, or extends it with zeros."""
         self._check(size_bytes)
         content = self._content
         if size_bytes < len(content):
@@ -75,12 +75,12 @@ class MemoryFile(PinnedFile):
             content.extend(bytes(size_bytes - len(content)))
 
     def map_readonly(self) -> MemoryMap:
-        """A copy of the present content."""
+        """A copy of the current content."""
         self._check()
         return MemoryMap(bytes(self._content))
 
     async def sync(self) -> None:
-        """Nothing to do."""
+        """Nothing to do but the delay."""
         self._check()
         if self._disk is not None and self._disk.delay is not None:
             await self._disk.delay("sync", self._path)
@@ -111,7 +111,7 @@ class MemoryDisk:
         return "memory"
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        """Opens for reading and writing; `create` makes the file if it is missing."""
+        """Opens a file for reading and writing; `create` creates it if it is missing."""
         directory, name = self._tree.place(path)
         content = directory.entries.get(name)
         if content is None:
@@ -132,7 +132,7 @@ class MemoryDisk:
         return self._tree.names(path)
 
     def make_dir(self, path: str) -> None:
-        """Makes the directory and its parents; no error if it exists."""
+        """Creates the directory and its parents; no error if it exists."""
         self._tree.make_dir(path)
 
     def remove_dir(self, path: str) -> None:
@@ -152,21 +152,21 @@ class MemoryDisk:
         return await sync_in_turn(files)
 
     async def sync_dir(self, path: str) -> None:
-        """Nothing to do."""
+        """Nothing to do but the delay."""
         self._tree.directory(path)
         if self.delay is not None:
             await self.delay("sync_dir", path)
 
     async def sync_all(self) -> None:
-        """Nothing to do."""
+        """Nothing to do but the delay."""
         if self.delay is not None:
             await self.delay("sync_all", "")
 
     def free_bytes(self) -> int:
-        """Capacity less what the files hold. The capacity is reported, not enforced."""
+        """Capacity minus the size of all files. The capacity is reported, not enforced."""
         held_bytes = sum(len(content) for _, content in files_below(self._tree.root, ""))
         return max(0, self.capacity_bytes - held_bytes)
 
     def is_resident(self, part: FileSlice) -> bool:  # noqa: ARG002 - memory is always there
-        """Always."""
+        """Always true."""
         return True

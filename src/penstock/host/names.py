@@ -1,7 +1,7 @@
-"""Changes of names that no `sync_dir` has made durable yet.
+"""Name changes that no `sync_dir` has made durable yet.
 
-A change may persist at any time, but only after every earlier change of the same names, after everything in a
-directory that it removes, and, if it moves a directory to another parent, after all earlier ones.
+A change may persist at any time, but only after every earlier change of the same names, after all changes in a
+directory that it removes, and, if it moves a directory to another parent, after all earlier changes.
 """
 
 from random import Random
@@ -21,7 +21,7 @@ class PendingNames(Generic[N]):
         self.changes: list[Change[N]] = []
 
     def take(self, directory: Directory[N]) -> list[Change[N]]:
-        """Takes out what a sync of that directory makes durable: changes of its names, and what they need."""
+        """Removes and returns the changes that a sync of the directory makes durable, with their prerequisites."""
         names: set[tuple[Directory[N], str]] = set()
         directories = {directory}
         needs_all = False
@@ -40,7 +40,7 @@ class PendingNames(Generic[N]):
         return taken[::-1]
 
     def take_some(self, random: Random, chance: float) -> list[Change[N]]:
-        """Takes out a drawn part that could have become durable by itself."""
+        """Removes and returns a random part that could have become durable by itself."""
         names: set[tuple[Directory[N], str]] = set()
         directories: set[Directory[N]] = set()
         taken: list[Change[N]] = []
@@ -62,6 +62,6 @@ class PendingNames(Generic[N]):
         return taken
 
     def take_all(self) -> list[Change[N]]:
-        """Takes out everything."""
+        """Removes and returns all changes."""
         taken, self.changes = self.changes, []
         return taken

@@ -1,4 +1,4 @@
-"""Paths of a disk: relative to its root, "/" between the parts, and never out of it. "" and "." are the root."""
+"""Paths of a disk: relative to its root, "/" between the parts, never leading out of it. "" and "." are the root."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ def trouble(code: int, path: str) -> OSError:
 
 
 def split(path: str) -> list[str]:
-    """The parts of a path. EINVAL for whatever could leave the root or has two spellings."""
+    """The parts of a path. Raises EINVAL for a path that could leave the root or has another spelling."""
     if path in {"", "."}:
         return []
     parts = path.split("/")

@@ -1,4 +1,4 @@
-"""Pins: a file that somebody still sends stays usable after `close`, and is given back with its last `unpin`."""
+"""Pins: a file that is still being sent stays usable after `close`, and is released with its last `unpin`."""
 
 import errno
 
@@ -6,7 +6,7 @@ from penstock.host.paths import trouble
 
 
 class PinnedFile:
-    """The part of a File that counts. `_release` is called exactly once."""
+    """Base of files that count their pins. `_release` is called exactly once."""
 
     __slots__ = ("_is_closed", "_is_released", "_path", "_pins")
 
@@ -18,7 +18,7 @@ class PinnedFile:
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """Path under which the file was opened."""
         return self._path
 
     def pin(self) -> None:
@@ -35,7 +35,7 @@ class PinnedFile:
             self._release_once()
 
     def close(self) -> None:
-        """Gives the file back, now or with the last `unpin`. A second call does nothing."""
+        """Releases the file, now or with the last `unpin`. A second call does nothing."""
         self._is_closed = True
         if self._pins == 0:
             self._release_once()

@@ -1,4 +1,4 @@
-"""What this process takes of its machine."""
+"""Resource usage of this process."""
 
 import os
 import resource
@@ -10,13 +10,13 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class HostProcess:
-    """Made when the process begins; call it to look."""
+    """Created when the process starts; each call measures."""
 
     def __init__(self) -> None:
         self._began_s = round(time.time(), 3)
 
     def __call__(self) -> Footprint:
-        """As it is now."""
+        """The current usage."""
         try:
             with open("/proc/self/statm", encoding="ascii") as file:
                 resident_bytes = int(file.read().split()[1]) * _PAGE_BYTES

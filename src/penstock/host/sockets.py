@@ -1,9 +1,8 @@
-"""Plain TCP on raw sockets that never block, with any asyncio loop that has add_reader and add_writer.
+"""Plain TCP on raw non-blocking sockets, with any asyncio loop that has add_reader and add_writer.
 
-Every call tries its system call at once and waits only when the kernel says so. File slices leave by `sendfile`; what
-is not in the page cache is fetched there by workers first, because even a non-blocking `sendfile` waits for the
-device. A send that does not end well ends the connection: half a frame would poison the stream. Slices are released
-whatever happens.
+Every call tries its system call at once and waits only if it would block. File slices are sent by `sendfile`; data that
+is not in the page cache is first loaded by workers, because even a non-blocking `sendfile` waits for the device. A
+failed send closes the connection: a partial frame would corrupt the stream. Slices are released in any case.
 """
 
 import asyncio
@@ -19,20 +18,20 @@ from penstock.model.ports import Buffer, FileSlice, Workers
 
 BACKLOG_MAX = 1024
 BUFFERS_MAX = 512
-"""Buffers in one `sendmsg`; the kernel takes 1,024."""
+"""Buffers in one `sendmsg`; the kernel allows 1,024."""
 PIECE_BYTES = 1024 * 1024
-"""As much of a file as is probed, fetched and sent in one go."""
+"""Bytes of a file that are probed, loaded and sent in one step."""
 SMALL_BYTES = 128 * 1024
-"""What the kernel reads ahead by itself."""
+"""The kernel's own readahead."""
 TURN_BYTES = 4 * 1024 * 1024
-"""Sent without waiting, after this much the loop gets its turn."""
+"""After this many bytes sent without waiting, the connection yields to the loop."""
 
 
 class _Watch:
     """Waits until a descriptor is readable, or writable.
 
-    The watch stays with the loop when the wait is over: most likely it is needed again. If not, events end it; not the
-    first, which often belongs to what is just being received.
+    The watch stays registered with the loop after the wait: most likely it is needed again. If not, the second unwanted
+    event removes it; the first often belongs to data that is just being received.
     """
 
     __slots__ = ("_add", "_fd", "_is_set", "_loop", "_remove", "_unwanted", "_waiter")
@@ -44,11 +43,11 @@ class _Watch:
         self._fd = fd
         self._is_set = False
         self._unwanted = 0
-        """Events since the last wait that nobody waited for."""
+        """Events since the last wait for which no task waited."""
         self._waiter: asyncio.Future[None] | None = None
 
     def ready(self) -> "asyncio.Future[None]":
-        """Done when the kernel says so. One at a time."""
+        """A future that is done when the descriptor is ready. One at a time."""
         assert self._waiter is None or self._waiter.done(), "somebody else is waiting"
         self._waiter = self._loop.create_future()
         self._unwanted = 0
@@ -58,7 +57,7 @@ class _Watch:
         return self._waiter
 
     def close(self, error: OSError) -> None:
-        """Before the descriptor is closed. Whoever waits gets the error."""
+        """Ends the watch before the descriptor is closed. A waiting task gets the error."""
         if self._is_set and not self._loop.is_closed():
             self._remove(self._fd)
         self._is_set = False
@@ -86,7 +85,7 @@ class HostConnection:
         self._local = _name(connected.getsockname())
         self._read_watch = _Watch(connected.fileno(), is_for_reading=True)
         self._write_watch = _Watch(connected.fileno(), is_for_reading=False)
-        self._sent_bytes = 0  # since the loop last had its turn
+        self._sent_bytes = 0  # since the last yield to the loop
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
@@ -100,13 +99,13 @@ class HostConnection:
         return self._local
 
     async def receive_into(self, view: memoryview) -> int:
-        """Waits for bytes; 0 means that the other end is done. ConnectionError when it broke."""
+        """Waits for bytes; 0 is the end of the stream. Raises ConnectionError if the connection broke."""
         while (count := self.try_receive_into(view)) is None:
             await self._read_watch.ready()
         return count
 
     def try_receive_into(self, view: memoryview) -> int | None:
-        """The same without waiting: None when nothing is there."""
+        """The same without waiting; None if no bytes are available."""
         try:
             return self._socket.recv_into(view)
         except BlockingIOError:
@@ -117,12 +116,12 @@ class HostConnection:
             raise ConnectionError(error.errno, str(error)) from error
 
     async def readable(self) -> None:
-        """Waits until there may be something to receive."""
+        """Waits until there may be bytes to receive."""
         if self._socket.fileno() >= 0:
             await self._read_watch.ready()
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
-        """Sends all of them in order, and releases the slices whatever happens."""
+        """Sends all buffers in order; releases the slices even if sending fails."""
         memory: list[Buffer] = []
         try:
             for buffer in buffers:
@@ -150,14 +149,14 @@ class HostConnection:
             raise
 
     def close(self) -> None:
-        """Ends the connection at once; whoever waits on it gets a ConnectionError."""
+        """Closes the connection at once; a task that waits on it gets a ConnectionError."""
         if self._socket.fileno() >= 0:
             for watch in (self._read_watch, self._write_watch):
                 watch.close(ConnectionAbortedError(errno.ECONNABORTED, "the connection was closed"))
             self._socket.close()
 
     def _push_memory(self, memory: list[Buffer], flags: int) -> list[Buffer]:
-        """Sends what goes without waiting; what is left."""
+        """Sends as much as possible without waiting; returns the rest."""
         if len(memory) == 1:  # the header before a slice
             buffer = memory[0]
             try:
@@ -186,7 +185,7 @@ class HostConnection:
             rest = self._push_memory(rest, flags)
 
     def _push_slice(self, part: FileSlice) -> int:
-        """Sends what goes without waiting if the slice is one piece and hot; how much that was."""
+        """Sends as much as possible without waiting if the slice is one resident piece; returns the bytes sent."""
         file = part.file
         if part.size_bytes > PIECE_BYTES or not isinstance(file, HostFile):
             return 0
@@ -219,7 +218,7 @@ class HostConnection:
         while position < end:
             if self._sent_bytes >= TURN_BYTES:
                 await self._take_turns()
-            try:  # the descriptor is asked for again each time: after a wait, its number may be somebody else's
+            try:  # the socket's descriptor is read each time: after a wait, its number may have been reused
                 sent = os.sendfile(self._socket.fileno(), fd, position, end - position)
             except BlockingIOError:
                 await self._until_writable()
@@ -230,7 +229,7 @@ class HostConnection:
             self._sent_bytes += sent
 
     async def _take_turns(self) -> None:
-        """Before more of a file is sent, never before the few bytes that end an answer."""
+        """Yields to the loop before more of a file is sent, never before the few bytes that end a response."""
         self._sent_bytes = 0
         await asyncio.sleep(0)
 
@@ -251,34 +250,34 @@ class HostListener:
 
     @property
     def address(self) -> str:
-        """Host and port that it really listens on."""
+        """Host and port on which it actually listens."""
         return self._address
 
     async def accept(self) -> HostConnection:
-        """The next connection. OSError with EBADF after `close`; others, such as EMFILE, may pass."""
+        """Waits for the next connection. Raises EBADF after `close`; other errors, such as EMFILE, may be temporary."""
         while True:
             try:
                 accepted, _ = self._socket.accept()
             except BlockingIOError:
                 await self._watch.ready()
                 continue
-            except ConnectionAbortedError:  # it was gone before we looked
+            except ConnectionAbortedError:  # the peer aborted it before the accept
                 continue
             try:
                 accepted.setblocking(False)
                 return HostConnection(accepted)
-            except OSError:  # it is gone already; the next one, please
+            except OSError:  # it is already gone; accept the next one
                 accepted.close()
 
     def close(self) -> None:
-        """Accepts no more."""
+        """Stops accepting connections."""
         if self._socket.fileno() >= 0:
             self._watch.close(OSError(errno.EBADF, "the listener was closed"))
             self._socket.close()
 
 
 class HostNetwork:
-    """TCP. Names are looked up by workers; addresses need no look-up."""
+    """TCP. Host names are resolved by workers; addresses need no lookup."""
 
     __slots__ = ("_workers",)
 
@@ -286,7 +285,7 @@ class HostNetwork:
         self._workers = workers
 
     async def listen(self, host: str, port: int) -> HostListener:
-        """Port 0 takes a free one."""
+        """Starts to listen; port 0 selects a free port."""
         family, address = (await self._resolve(host, port, socket.AI_PASSIVE))[0]
         listening = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
@@ -299,7 +298,7 @@ class HostNetwork:
             raise
 
     async def connect(self, host: str, port: int) -> HostConnection:
-        """Tries every address of the host in turn. OSError when nobody answers."""
+        """Tries every address of the host in turn. Raises OSError if none answers."""
         failure: OSError | None = None
         for family, address in await self._resolve(host, port, 0):
             connecting = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -349,7 +348,7 @@ def _wake(waiter: "asyncio.Future[None]") -> None:
 
 
 def _is_hot(file: HostFile, position: int, size_bytes: int) -> bool:
-    """Whether both ends are resident; of a small part, its end: what it costs to be wrong there is one short read."""
+    """Whether both ends are resident; of a small part only its end: a wrong answer there costs one short read."""
     if size_bytes > SMALL_BYTES and not file.is_resident_at(position):
         return False
     return file.is_resident_at(position + max(0, size_bytes - 1))

@@ -1,4 +1,4 @@
-"""What would survive a power cut, kept on the inner disk of a lossy one.
+"""The data that would survive a power cut, kept on the inner disk of a lossy one.
 
 The inner disk holds every file that a chain of durable names reaches, with its durable content, and nothing else. A
 file that no durable name reaches keeps its durable content in memory, or in an inner file without a name.
@@ -15,7 +15,7 @@ COPY_BYTES = 1024 * 1024
 
 
 class Node:
-    """A file, whatever names it has. `content` is there while somebody needs it; see `Survivors.release`."""
+    """A file, independent of its names. `content` is loaded while it is needed; see `Survivors.release`."""
 
     __slots__ = ("content", "is_linked", "number", "opens")
 
@@ -30,7 +30,7 @@ AnyNode: TypeAlias = Directory[Node] | Node
 
 
 class Survivors:
-    """The durable names, and the way from them to the inner disk."""
+    """The durable names, and their mapping to the inner disk."""
 
     __slots__ = ("_inner", "_next_number", "_places", "_root", "_saved", "loaded")
 
@@ -41,10 +41,10 @@ class Survivors:
         self._places: dict[AnyNode, tuple[Directory[Node], str]] = {}
         self._next_number = 0
         self.loaded: dict[int, Node] = {}
-        """The files with content, by number."""
+        """Files with loaded content, by number."""
 
     def load(self, root: Directory[Node]) -> None:
-        """Fills an empty tree with what is on the inner disk."""
+        """Fills an empty tree with the files of the inner disk."""
         self._root = root
         self._load(root, "")
 
@@ -54,11 +54,11 @@ class Survivors:
         return Node(self._next_number)
 
     def is_saved(self, node: AnyNode) -> bool:
-        """Whether the file has a durable name, reached or not."""
+        """Whether the file has a durable name, reachable or not."""
         return node in self._places
 
     def inner_path(self, node: AnyNode) -> str | None:
-        """Where the inner disk has it; None if no chain of durable names leads there."""
+        """Its path on the inner disk; None if no chain of durable names leads there."""
         parts: list[str] = []
         while node is not self._root:
             place = self._places.get(node)
@@ -70,7 +70,7 @@ class Survivors:
         return "/".join(parts)
 
     def content(self, node: Node) -> Unsynced:
-        """The file's content, loaded if need be."""
+        """The file's content, loaded if necessary."""
         if node.content is None:
             path = self.inner_path(node)
             node.content = Unsynced(MemoryFile("", bytearray()) if path is None else self._inner.open(path))
@@ -78,24 +78,24 @@ class Survivors:
         return node.content
 
     def release(self, node: Node) -> None:
-        """Gives back content that can be loaded again."""
+        """Releases content that can be loaded again."""
         if node.content is not None and node.content.is_clean and self.inner_path(node) is not None:
             self.forget(node)
 
     def forget(self, node: Node) -> None:
-        """Gives back content that nobody will ask for again."""
+        """Releases content that will not be needed again."""
         if node.content is not None:
             node.content.base.close()
             node.content = None
             del self.loaded[node.number]
 
     def close(self) -> None:
-        """Gives back every file of the inner disk."""
+        """Closes every file of the inner disk."""
         for node in list(self.loaded.values()):
             self.forget(node)
 
     def commit(self, change: Change[Node]) -> None:
-        """Makes one change durable. Whatever it needs must have been committed before; see names.py."""
+        """Makes one change durable. Its prerequisites must have been committed before; see names.py."""
         if len(change.entries) == 2:
             (old_parent, old_name, _), (parent, name, node) = change.entries
             assert node is not None
@@ -159,7 +159,7 @@ class Survivors:
             self.content(node)
 
     def _install(self, node: AnyNode, path: str | None) -> None:
-        """A durable name appears, with all that hangs below it."""
+        """Creates a durable name, with everything below it."""
         if path is None:
             return
         if isinstance(node, Directory):
@@ -178,7 +178,7 @@ class Survivors:
         old.close()
 
     def _withdraw(self, node: AnyNode, path: str | None) -> None:
-        """A durable name disappears, with all that hangs below it. Loaded content stays readable."""
+        """Removes a durable name, with everything below it. Loaded content stays readable."""
         if path is None:
             return
         if isinstance(node, Directory):

@@ -1,4 +1,4 @@
-"""Syncing several files, for disks that have no better way than one after the other."""
+"""Sequential sync of several files, for disks that cannot sync them concurrently."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from penstock.model.ports import File
 
 
 async def sync_in_turn(files: Sequence[File]) -> list[OSError | None]:
-    """Syncs each file once, whatever happened to the others; for each, what went wrong."""
+    """Syncs each file once, even if others fail; returns an error or None for each."""
     outcomes: list[OSError | None] = []
     for file in files:
         try:

@@ -1,8 +1,8 @@
-"""TLS around any connection: a Network that encrypts what another one carries.
+"""TLS over any connection: a Network that encrypts the traffic of another one.
 
-The protocol runs in memory (`ssl.MemoryBIO`), so the connection below keeps its own way of waiting. What TLS itself has
-to say after the handshake leaves with the next bytes of ours. A peer that is not who it should be ends the handshake
-with `ssl.SSLError`, which is an OSError; its last words are sent before that.
+The protocol runs in memory (`ssl.MemoryBIO`), so the connection below keeps its own way of waiting. Messages of TLS
+itself after the handshake are sent with the next application data. If the peer cannot be authenticated, the handshake
+fails with `ssl.SSLError`, which is an OSError; the TLS alert is sent before that.
 """
 
 import errno
@@ -15,11 +15,11 @@ from penstock.model.ports import Buffer, Connection, FileSlice, Listener, Networ
 
 RECEIVE_BYTES = 256 * 1024
 PIECE_BYTES = 256 * 1024
-"""So much is encrypted at a time."""
+"""Bytes that are encrypted at a time."""
 
 
 class TlsConnection:
-    """One end of an encrypted connection. One receive and one send at a time; shake hands first."""
+    """One end of an encrypted connection. One receive and one send at a time, after `shake_hands`."""
 
     __slots__ = ("_connection", "_incoming", "_outgoing", "_raw", "_tls")
 
@@ -43,7 +43,7 @@ class TlsConnection:
         return self._connection.local
 
     async def shake_hands(self) -> None:
-        """Agrees on keys and finds out who is there; OSError when that fails."""
+        """Agrees on keys and authenticates the peer; raises OSError on failure."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -60,13 +60,13 @@ class TlsConnection:
                 return
 
     async def receive_into(self, view: memoryview) -> int:
-        """Waits for bytes; 0 means that the other end is done. OSError when it broke."""
+        """Waits for bytes; 0 is the end of the stream. Raises OSError if the connection broke."""
         while (count := self._decrypt(view)) is None:
             await self._receive()
         return count
 
     def try_receive_into(self, view: memoryview) -> int | None:
-        """The same without waiting: None when nothing is there."""
+        """The same without waiting; None if no bytes are available."""
         if (count := self._decrypt(view)) is not None:
             return count
         raw = self._connection.try_receive_into(self._raw)
@@ -76,12 +76,12 @@ class TlsConnection:
         return self._decrypt(view)
 
     async def readable(self) -> None:
-        """Waits until there may be something to receive."""
+        """Waits until there may be bytes to receive."""
         if not self._tls.pending() and not self._incoming.pending:
             await self._connection.readable()
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
-        """Sends all of them in order, and releases the slices whatever happens."""
+        """Sends all buffers in order; releases the slices even if sending fails."""
         try:
             for buffer in buffers:
                 view = memoryview(buffer.read() if isinstance(buffer, FileSlice) else buffer)
@@ -94,11 +94,11 @@ class TlsConnection:
                     buffer.release()
 
     def close(self) -> None:
-        """Ends the connection at once."""
+        """Closes the connection at once."""
         self._connection.close()
 
     def _decrypt(self, view: memoryview) -> int | None:
-        """As much as is there and fits: one record holds 16 KiB at most."""
+        """Decrypts all that is available and fits: one TLS record holds at most 16 KiB."""
         count = 0
         try:
             while count < len(view):
@@ -109,7 +109,7 @@ class TlsConnection:
         except ssl.SSLWantReadError:
             return count or None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            pass  # the other end is done, with a word or without
+            pass  # end of the stream, with or without close_notify
         return count
 
     async def _receive(self) -> int:
@@ -129,7 +129,7 @@ class TlsConnection:
 
 
 class TlsNetwork:
-    """Connects as another Network does, and encrypts. It does not listen."""
+    """Connects through another Network, and encrypts. It does not listen."""
 
     __slots__ = ("_context", "_network")
 
@@ -138,11 +138,11 @@ class TlsNetwork:
         self._context = context
 
     async def listen(self, host: str, port: int) -> Listener:
-        """Not here."""
+        """Not supported."""
         raise OSError(errno.EOPNOTSUPP, f"no TLS listener on {host}:{port}: this network only connects")
 
     async def connect(self, host: str, port: int) -> TlsConnection:
-        """OSError when nobody answers, or nobody who can be trusted."""
+        """Opens a connection. Raises OSError if there is no answer or the peer is not trusted."""
         connection = await self._network.connect(host, port)
         try:
             encrypted = TlsConnection(connection, self._context, host=host)

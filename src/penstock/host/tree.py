@@ -1,6 +1,6 @@
-"""A directory tree in memory, with the errors of a POSIX one. It knows names, and nothing of what is in the files.
+"""A directory tree in memory, with the errors of a POSIX one. It holds names, not the content of files.
 
-Whatever changes names returns a Change: the assignments it made, so that a lossy disk can undo or repeat them.
+Methods that change names return a Change: the assignments that were made, so that a lossy disk can undo or repeat them.
 """
 
 import errno
@@ -11,11 +11,11 @@ from penstock.host.paths import split, trouble
 N = TypeVar("N")
 
 NAME_BYTES_MAX = 255
-"""Of one part of a path, as in every common file system (NAME_MAX)."""
+"""Maximum size of one part of a path, as in every common file system (NAME_MAX)."""
 
 
 class Directory(Generic[N]):
-    """Names, and what each of them means now."""
+    """Names, and the current node of each."""
 
     __slots__ = ("entries",)
 
@@ -27,13 +27,13 @@ Entry: TypeAlias = tuple[Directory[N], str, Directory[N] | N | None]
 
 
 class Change(NamedTuple, Generic[N]):
-    """From now on each name means that node, or nothing; all of them at once."""
+    """Assigns to each name a node, or nothing; all names change atomically."""
 
     entries: tuple[Entry[N], ...]
     replaced: Directory[N] | N | None
-    """What lost its name."""
+    """The node that lost its name."""
     moves_directory: bool = False
-    """Moves a directory to another parent."""
+    """Whether a directory moves to another parent."""
 
 
 class Tree(Generic[N]):
@@ -43,7 +43,7 @@ class Tree(Generic[N]):
         self.root: Directory[N] = Directory()
 
     def find(self, path: str) -> Directory[N] | N | None:
-        """Whatever is there, or None."""
+        """The node at a path, or None."""
         node: Directory[N] | N = self.root
         for part in split(path):
             if not isinstance(node, Directory):
@@ -59,7 +59,7 @@ class Tree(Generic[N]):
         return self._walk(split(path), path)
 
     def place(self, path: str) -> tuple[Directory[N], str]:
-        """The directory that has, or would have, the last part of the path."""
+        """The directory that has, or would have, the last part of the path, and that part."""
         parts = split(path)
         if not parts:
             raise trouble(errno.EISDIR, path)
@@ -71,7 +71,7 @@ class Tree(Generic[N]):
         return sorted(self.directory(path).entries)
 
     def make_dir(self, path: str) -> list[Change[N]]:
-        """Makes what is missing on the way."""
+        """Creates the directory and its missing parents."""
         changes: list[Change[N]] = []
         directory = self.root
         parts = split(path)
@@ -111,7 +111,7 @@ class Tree(Generic[N]):
         return Change(((parent, name, None),), node)
 
     def rename(self, old: str, new: str) -> Change[N] | None:
-        """Moves a node; None if both paths are the same place."""
+        """Moves a node; None if both paths are the same."""
         source, old_name = self.place(old)
         node = source.entries.get(old_name)
         if node is None:

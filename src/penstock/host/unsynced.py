@@ -1,8 +1,8 @@
-"""What was written to one file and not yet synced: readers see it, a power cut loses it.
+"""Unsynced changes of one file: readers see them, a power cut loses them.
 
-`base` holds what survives a power cut; `_pages` holds whole pages of what readers see wherever that may differ. A
-page may only be dropped when base says the same. Calls since the last sync are kept in order in `_calls`: a sync
-repeats them on base, a torn power cut repeats some of their sectors.
+`base` holds the content that survives a power cut; `_pages` holds whole pages of the visible content wherever it may
+differ. A page may only be dropped when base has the same content. Calls since the last sync are kept in order in
+`_calls`: a sync repeats them on base, a torn power cut repeats some of their sectors.
 """
 
 from itertools import islice
@@ -19,7 +19,7 @@ Call: TypeAlias = tuple[int, bytes | None]
 
 
 class Unsynced:
-    """A file as its readers see it, in front of the file that would survive."""
+    """The visible content of a file, on top of the file that would survive."""
 
     __slots__ = ("_base_end", "_calls", "_has_dropped", "_pages", "applied", "base", "called", "size_bytes")
 
@@ -27,21 +27,21 @@ class Unsynced:
         self.base = base
         self.size_bytes = base.size()
         self.called = 0
-        """Calls ever made."""
+        """Number of calls made."""
         self.applied = 0
-        """Calls that are durable, or were dropped by a failed sync."""
-        self._base_end = self.size_bytes  # readers may take base's bytes below this; above it, base says nothing
+        """Number of calls that are durable, or were dropped by a failed sync."""
+        self._base_end = self.size_bytes  # the bytes of base are visible only below this position
         self._calls: list[Call] = []
         self._pages: dict[int, bytearray] = {}
         self._has_dropped = False
 
     @property
     def is_clean(self) -> bool:
-        """Whether base says the same as readers see."""
+        """Whether base has the visible content."""
         return not self._calls and not self._has_dropped
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """What readers see."""
+        """Reads the visible content."""
         end = min(position + size_bytes, self.size_bytes)
         if position >= end:
             return b""
@@ -61,12 +61,12 @@ class Unsynced:
         return b"".join(pieces)
 
     def write(self, position: int, data: Buffer) -> None:
-        """Visible at once."""
+        """Writes data, visible at once."""
         if len(data):
             self._call((position, bytes(data)))
 
     def truncate(self, size_bytes: int) -> None:
-        """Visible at once."""
+        """Changes the size, visible at once."""
         if size_bytes != self.size_bytes:
             self._call((size_bytes, None))
 
@@ -85,18 +85,18 @@ class Unsynced:
             self._rebase()
 
     def drop(self, target: int) -> None:
-        """A failed sync: the calls up to that number stay visible, and will never be written."""
+        """Handles a failed sync: the calls up to that number stay visible, and are never written."""
         count = target - self.applied
         if count > 0:
             self._has_dropped = True
             self._forget(count)
 
     def tear(self, random: Random, chance: float) -> None:
-        """Lets a random part of the calls reach base, as a device may before a sync, and keeps the calls.
+        """Applies a random part of the calls to base, as a device may before a sync, and keeps the calls.
 
-        Size changes persist in their order, up to a drawn one. Of the contents that a sector had since the last sync,
-        any may persist. A truncation that did not persist takes later writes above its cut with it: they went to
-        blocks that only its metadata would reach.
+        Size changes persist in order, up to a random one. Of the contents that a sector had since the last sync, any
+        may persist. If a truncation does not persist, later writes above its cut do not either: they went to blocks
+        that only its metadata would reach.
         """
         if not self._calls:
             return
@@ -169,7 +169,7 @@ class Unsynced:
         self.size_bytes = size_bytes
 
     def _base_piece(self, position: int, size_bytes: int) -> bytes:
-        """Base's bytes as far as they count, then zeros."""
+        """The visible bytes of base, then zeros."""
         wanted = min(size_bytes, self._base_end - position)
         content = self.base.read(position, wanted) if wanted > 0 else b""
         return content.ljust(size_bytes, b"\0")
@@ -179,7 +179,7 @@ class Unsynced:
         self.applied += count
 
     def _rebase(self) -> None:
-        """Starts again from base, with the calls that are left."""
+        """Rebuilds the visible content from base and the remaining calls."""
         self._pages.clear()
         self.size_bytes = self._base_end = self.base.size()
         for call in self._calls:

@@ -1,7 +1,7 @@
-"""Worker threads for calls that block. They share the interpreter: work that computes belongs in another process.
+"""Worker threads for blocking calls. They share the interpreter: computations belong in another process.
 
-The threads are our own and not an executor's: a round of group commit hands over two pieces of work, and what handing
-over costs is what every acknowledgement waits for.
+An executor is not used because every acknowledgement waits for the cost of handing work to threads: a round of group
+commit does so twice.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ T = TypeVar("T")
 THREADS_MAX = 4
 BREATH_S = 0.000_05
 SWITCH_S = 0.000_2
-"""How long a thread that computes keeps the interpreter from the event loop, which wants it after every system call."""
+"""How long a computing thread keeps the interpreter from the event loop, which needs it after every system call."""
 
 
 class ThreadWorkers:
-    """At most so many threads, started when they are first needed; what they cannot take waits in order."""
+    """At most `threads_max` threads, started when first needed; excess work is queued in order."""
 
     __slots__ = ("_idle", "_is_closed", "_queue", "_threads", "_threads_max")
 
@@ -33,12 +33,12 @@ class ThreadWorkers:
         self._threads_max = threads_max
         self._threads: list[Thread] = []
         self._idle = 0
-        """Threads that have nothing to do, less the work that waits for one; only the loop's thread counts."""
+        """Idle threads minus queued work; updated only by the loop's thread."""
         self._queue: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = SimpleQueue()
         self._is_closed = False
 
     def run(self, work: Callable[[], T], *, makes_many: bool = False) -> "asyncio.Future[T]":
-        """What `work` returns or raises. Work that has begun ends, even if nobody waits for it any more."""
+        """Result or exception of `work`. Work that has begun runs to its end, even if its future is cancelled."""
         if makes_many:
             work = partial(uncollected, work)
         if self._is_closed:
@@ -57,11 +57,11 @@ class ThreadWorkers:
         thread.start()
 
     def breathe(self) -> None:
-        """Lets the loop have the interpreter; one that wants it waits for nothing while this thread sleeps."""
+        """Yields the interpreter by a short sleep, during which the event loop can have it without waiting."""
         time.sleep(BREATH_S)
 
     def switch_quickly(self) -> None:
-        """For the whole process, which should be a node's: threads that compute let the event loop go first."""
+        """Shortens the switch interval of the process, which should be a node's, so that the loop waits less."""
         sys.setswitchinterval(SWITCH_S)
 
     def close(self) -> None:
@@ -84,9 +84,9 @@ class ThreadWorkers:
                     result = work()
                 except BaseException as error:
                     failure = error
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nothing waits for the result
                 future.get_loop().call_soon_threadsafe(self._deliver, future, result, failure)
-            del work, future, order, result, failure  # nothing is kept alive while more work is waited for
+            del work, future, order, result, failure  # no reference is kept while waiting for more work
 
     def _deliver(self, future: "asyncio.Future[Any]", result: object, failure: BaseException | None) -> None:
         self._idle += 1

@@ -1,16 +1,16 @@
-"""The file `boot`: which boot of the machine wrote this directory last, and which losses are not reported yet.
+"""The file `boot`: the boot id under which this directory was last written, and the loss that is not reported yet.
 
-A killed process leaves the page cache whole: what it wrote is there, synced or not. A machine that crashed or lost its
-power has a new page cache. The boot id (`Disk.boot_id`) tells the two apart. It is recorded durably before anything is
-written under it, so a directory never carries the id of a boot that did not write its last bytes.
+A killed process leaves the page cache intact: everything it wrote is there, synced or not. After a machine crash or a
+power cut the page cache is new. The boot id (`Disk.boot_id`) distinguishes the two. It is recorded durably before
+anything is written under it, so a directory never carries the id of a boot that did not write its last bytes.
 
-States of `loss`, which outlives restarts of the process:
+States of `loss`, which survives restarts of the process:
 
-    none            the directory holds all that its lives wrote
+    none            the directory holds everything that earlier runs wrote
     unregistered    acknowledged records of topics with durability=replicated may be missing; the controller must learn
                     of it before the broker may lead or be in sync
-    damaged         the same of all topics: what the ledger promised cannot be read any more
-    unreported      the controller knows; the broker has not yet reported every partition that it leads regardless
+    damaged         the same for all topics: ledger entries are damaged, so the promised log ends are unknown
+    unreported      the controller is informed; the broker has not yet reported every partition that it leads anyway
 
 Every failure to write the file errs towards distrust: an id that is not recorded does not match later, and a state that
 is not replaced is the worse one.
@@ -31,32 +31,32 @@ DAMAGED: Final = "damaged"
 UNREPORTED: Final = "unreported"
 VERSION: Final = 1
 _LOSS_CHARS: Final = len(UNREGISTERED)
-"""All states take the same room: a full disk that has one of them has room for the others."""
+"""All states are padded to the same size: a full disk that holds one of them has space for the others."""
 
 
 class Boot:
-    """The record of one data directory."""
+    """The boot record of one data directory."""
 
     def __init__(self, disk: Disk, reserve: Reserve) -> None:
         self._disk = disk
         self._reserve = reserve
         self.boot_id = disk.boot_id
         self.is_kept = False
-        """Whether everything that the last life wrote is still there, synced or not."""
+        """Whether everything that the previous run wrote is still there, synced or not."""
         self.loss = NONE
-        """What this life has to report."""
+        """The loss that this run has to report."""
         self.has_failed = False
-        """Whether a write or a sync has failed in this life: the next life of the same boot vouches for nothing."""
+        """Whether a write or sync failed in this run; then the next run of the same boot distrusts the page cache."""
         self._owes_mark = False
 
     async def begin(self, *, is_clean: bool) -> None:
-        """Compares the recorded boot with the present one and records the present one, durably."""
+        """Compares the recorded boot id with the current one and records the current one durably."""
         found = self._read()
         is_same_boot = found.get("boot_id") == self.boot_id
         loss = found.get("loss", UNREGISTERED)
         self.is_kept = is_clean or (is_same_boot and loss not in (UNREGISTERED, DAMAGED))
         if is_clean and loss != NONE and found:
-            loss = UNREPORTED  # a clean shutdown leaves its marker only once the controller knows
+            loss = UNREPORTED  # the clean-shutdown marker is written only once the controller is informed
         if self.is_kept:
             self.loss = loss if found else NONE
         else:
@@ -65,25 +65,25 @@ class Boot:
             await self._replace(self.loss)
 
     async def note(self, loss: str) -> None:
-        """What is left to report. A mark that a sync has failed stays."""
+        """Records the loss that is left to report. The mark of a failed write or sync is kept."""
         if self.loss != loss and not self.has_failed and await self._replace(loss):
             self.loss = loss
 
     async def found_damage(self) -> None:
-        """Nobody knows what was promised: noted durably, because the next start will not find it any more."""
+        """Records durably that the promised ends are unknown: the next start would not find the damage again."""
         self.is_kept = False
         self.loss = DAMAGED
         await self._replace(DAMAGED)
 
     def found_gap(self) -> None:
-        """A log ends in a way that no killed process leaves: a part of the page cache is gone, whatever the boot id."""
+        """Records that cached pages are lost, whatever the boot id: no killed process leaves such a log end."""
         if self.is_kept:
             self.is_kept = False
             self.loss = UNREGISTERED
             self._mark()
 
     def fail(self) -> None:
-        """A write or a sync failed. The kernel may have dropped the pages, so the next life must not vouch for them.
+        """Records that a write or sync failed: the kernel may have dropped the pages, so the next run distrusts them.
 
         The mark needs no sync: after a power cut the boot id differs anyway.
         """
@@ -92,7 +92,7 @@ class Boot:
             self._mark()
 
     def keep_mark(self) -> None:
-        """Writes the mark that could not be written before, if there is one."""
+        """Writes the mark again if an earlier attempt failed."""
         if self._owes_mark:
             self._mark()
 
@@ -107,13 +107,13 @@ class Boot:
             self._remove()
 
     def _remove(self) -> None:
-        """Without a record the next life distrusts as well; removing takes no room."""
+        """Removes the record: without it the next run distrusts as well, and removing needs no space."""
         try:
             if self._disk.exists(BOOT):
                 self._disk.unlink(BOOT)
             self._owes_mark = False
         except OSError:
-            self._owes_mark = True  # a disk that takes no change at all; see `keep_mark`
+            self._owes_mark = True  # the disk accepts no change at all; see `keep_mark`
 
     def _read(self) -> dict[str, str]:
         with suppress(checked.Damaged, OSError):
@@ -123,9 +123,9 @@ class Boot:
 
     async def _replace(self, loss: str) -> bool:
         aside = BOOT + ".new"
-        with suppress(DiskFull, OSError):  # what stands there leads to distrust
+        with suppress(DiskFull, OSError):  # the old content leads to distrust
             await checked.write_whole(self._disk, aside, self._encode(loss), self._reserve)
-            if not self.has_failed:  # else the mark, which was written meanwhile, stays
+            if not self.has_failed:  # otherwise the mark written meanwhile stays
                 self._disk.rename(aside, BOOT)
                 await self._disk.sync_dir("")
                 return True

@@ -1,8 +1,8 @@
 """Small files that are replaced as a whole and carry their own checksums.
 
-The content is JSON, for people with a problem at night, and is kept twice, each copy behind a line with its length and
-checksum: one damaged bit is noticed *and* survived. A file appears under its name only when it is whole: written aside,
-synced, renamed, directory synced.
+The content is JSON, readable by operators, and is stored twice, each copy behind a line with its length and checksum:
+one damaged bit is detected and survived. A file appears under its name only when it is complete: it is written under a
+temporary name, synced and renamed, then its directory is synced.
 """
 
 import json
@@ -19,7 +19,7 @@ _MARK = "penstock"
 
 
 class Damaged(Exception):
-    """Stored bytes are not what was written. The message names the file and what is wrong."""
+    """Stored bytes differ from the bytes written. The message names the file and the defect."""
 
 
 class NewerFormat(Exception):
@@ -28,14 +28,14 @@ class NewerFormat(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a checked file said, and whether one of its copies is damaged."""
+    """The value of a checked file, and the damage of one of its copies, if any."""
 
     value: Any
     damage: str | None
 
 
 def encode(kind: str, version: int, value: Any) -> bytes:
-    """The file's bytes."""
+    """Encodes a value as the file's bytes."""
     body = json.dumps(value, separators=(",", ":")).encode()
     head = f"{_MARK} {kind} {version} {len(body)}".encode()
     copy = b"%b %08x\n%b\n" % (head, crc32c(body, crc32c(head)), body)
@@ -43,7 +43,7 @@ def encode(kind: str, version: int, value: Any) -> bytes:
 
 
 def decode(kind: str, version: int, data: bytes, path: str) -> Checked:
-    """The value; Damaged when neither copy is whole, NewerFormat when a later program wrote it."""
+    """Decodes the value; raises Damaged if neither copy is intact, NewerFormat if a later version wrote it."""
     half = len(data) // 2
     found: Checked | None = None
     trouble = ""
@@ -83,7 +83,7 @@ def _decode_copy(kind: str, version: int, copy: bytes) -> Any:
 
 
 def read(disk: Disk, path: str, kind: str, version: int) -> Checked:
-    """What the file says."""
+    """Reads and checks a file."""
     file = disk.open(path)
     try:
         data = file.read(0, file.size())
@@ -96,7 +96,7 @@ def read(disk: Disk, path: str, kind: str, version: int) -> Checked:
 
 
 async def replace(disk: Disk, path: str, kind: str, version: int, value: Any, reserve: Reserve | None = None) -> None:
-    """Puts a new value in place; whoever reads finds the old one or the new one. DiskFull leaves the old one."""
+    """Replaces the value atomically: a reader finds the old one or the new one. DiskFull leaves the old one."""
     aside = path + ".new"
     await write_whole(disk, aside, encode(kind, version, value), reserve)
     try:
@@ -108,7 +108,7 @@ async def replace(disk: Disk, path: str, kind: str, version: int, value: Any, re
 
 
 async def write_whole(disk: Disk, path: str, data: bytes, reserve: Reserve | None = None) -> None:
-    """Writes a file anew and syncs it; DiskFull when there is no room, not even with the reserve, and no file then."""
+    """Writes a whole file and syncs it; DiskFull if there is no space even with the reserve, and no file is left."""
 
     def work() -> File:
         return write_now(disk, path, data)
@@ -121,7 +121,7 @@ async def write_whole(disk: Disk, path: str, data: bytes, reserve: Reserve | Non
 
 
 def write_now(disk: Disk, path: str, data: bytes) -> File:
-    """Writes a file anew and leaves it open; nothing is synced. DiskFull when there is no room, and no file then."""
+    """Writes a whole file and leaves it open, not synced; DiskFull if there is no space, and no file is left."""
     try:
         file = disk.open(path, create=True)
     except OSError as error:
@@ -137,5 +137,5 @@ def write_now(disk: Disk, path: str, data: bytes) -> File:
 
 
 def _discard(disk: Disk, path: str) -> None:
-    with suppress(OSError):  # it means nothing, and is written over or removed another time
+    with suppress(OSError):  # the file has no meaning, and is overwritten or removed later
         disk.unlink(path)

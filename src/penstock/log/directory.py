@@ -1,9 +1,9 @@
 """A data directory: its identity, its logs, the ledger, group commit, and the clean-shutdown marker.
 
-The directory says whose it is (cluster, node, its own id) and in which format it is written; a newer format is refused.
-The marker is removed, durably, before any log is touched: a crash during recovery is never taken for a clean shutdown
-(R30). Before that the boot of the machine is recorded (`boot.py`), so that after a clean shutdown and a reboot a crash
-between the two steps is still known to have lost nothing.
+The identity names the owner (cluster, node, the directory's own id) and the format version; a newer format is refused.
+The marker is removed durably before any log is opened: a crash during recovery is never mistaken for a clean shutdown
+(R30). Before that the boot of the machine is recorded (`boot.py`), so that after a clean shutdown and a reboot, a crash
+between the two steps still counts as having lost nothing.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from penstock.log.settings import DEFAULT_SETTINGS, LogSettings
 from penstock.log.space import RESERVE_BYTES, full_or
 from penstock.model.errors import DiskFull, StorageError
 from penstock.model.ports import Disk, Entropy
+from penstock.model.signal import Signal
 
 FORMAT_VERSION = 1
 IDENTITY = "directory"
@@ -26,7 +27,7 @@ CLEAN = "clean"
 LOGS = "logs"
 GONE = ".gone"
 ASIDE = ".damaged"
-"""Ends the name of a log that is being deleted. Earlier releases had the log's own name before its number."""
+"""ASIDE ends the name of a damaged log, GONE of a log being deleted (in earlier releases: log name, number, GONE)."""
 PROBE = "probe"
 PROBE_BYTES = 4096
 
@@ -54,24 +55,24 @@ class DataDirectory:
         self.ledger = Ledger(disk, ledger_bytes)
         self.logs: dict[str, Log] = {}
         self.kept_aside: dict[int, Identity] = {}
-        """Damaged logs that were set aside, by their number."""
+        """Damaged logs that were set aside, by log number."""
         self.findings = Findings()
         self.was_clean = False
-        """Whether it was shut down properly the last time: then nothing need be scanned."""
+        """Whether the last shutdown was clean: then no log is scanned."""
         self.offline_reason: str | None = None
         self._dirty: dict[int, Log] = {}
         self._unhurried: dict[int, Log] = {}
-        """Written to, but with time to be synced."""
+        """Logs with unsynced writes whose sync is not due yet."""
         self._written: dict[int, Log] = {}
         self._next_number = 1
-        self.on_dirty: Callable[[], None] = _nobody_waits
-        """Called when the first log becomes dirty after a round: whoever runs rounds wakes up."""
-        self.on_unhurried: Callable[[Log], None] = _nobody_waits_for
-        """Called when a log is written to that has time: whoever runs rounds calls `hurry` when it is over."""
+        self.became_dirty: Signal[[]] = Signal()
+        """Emitted when the first log since the last round becomes dirty; wakes group commit."""
+        self.was_unhurried: Signal[[Log]] = Signal()
+        """Emitted on a write to a log whose sync is not due yet; group commit calls `hurry` when it is."""
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a round of group commit has work."""
+        """Whether a round of group commit has logs to sync."""
         return bool(self._dirty)
 
     # --- logs -----------------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ class DataDirectory:
     async def create(
         self, topic: str, topic_id: str, partition: int, settings: LogSettings = DEFAULT_SETTINGS, start: int = 0
     ) -> Log:
-        """A new log."""
+        """Creates a log."""
         name = f"{topic}-{partition}"
         if name in self.logs:
             raise ValueError(f"there is a log {name} already")
@@ -92,7 +93,7 @@ class DataDirectory:
         try:
             log = await create_log(self.pool, f"{LOGS}/{name}", identity, settings, self._note_dirty, start)
         except (OSError, DiskFull) as error:
-            with suppress(OSError):  # else the next try removes it
+            with suppress(OSError):  # otherwise the next attempt removes it
                 self._remove_tree(f"{LOGS}/{name}")
             told = full_or(error) if isinstance(error, OSError) else error
             self.pool.refusals += isinstance(told, DiskFull)
@@ -101,15 +102,15 @@ class DataDirectory:
         return log
 
     async def delete(self, log: Log) -> None:
-        """Removes a log for good."""
+        """Deletes a log."""
         aside = f"{LOGS}/{log.identity.number}{GONE}"
         await self._rename(log, aside)
         self._remove_tree(aside)
 
     async def set_aside(self, log: Log) -> None:
-        """Keeps a damaged log under another name, so that a new one can be made in its place.
+        """Keeps a damaged log under another name, so that a new one can be created in its place.
 
-        One that took the place of another that is still kept goes: that one has more.
+        If an earlier log of the partition is still kept, this one is deleted instead: the earlier one has more.
         """
         if any(kept[1:] == log.identity[1:] for kept in self.kept_aside.values()):
             await self.delete(log)
@@ -118,7 +119,7 @@ class DataDirectory:
         self.kept_aside[log.identity.number] = log.identity
 
     async def remove_aside(self, number: int) -> None:
-        """Removes a damaged log that was set aside: another replica, or this one again, has all of it."""
+        """Deletes a damaged log that was set aside: another replica, or this one again, has all its records."""
         del self.kept_aside[number]
         gone = f"{LOGS}/{number}{GONE}"
         self.disk.rename(f"{LOGS}/{number}{ASIDE}", gone)
@@ -126,7 +127,7 @@ class DataDirectory:
         self._remove_tree(gone)
 
     async def _rename(self, log: Log, aside: str) -> None:
-        """A log is here no longer; its files are there. Without the topic: its name may leave no room behind it."""
+        """Moves a log's files and forgets the log. `aside` omits the topic: a long name leaves no room for a suffix."""
         name = log.path.rpartition("/")[2]
         upkeep.close_files(log)
         try:
@@ -142,7 +143,7 @@ class DataDirectory:
         self.ledger.forget(log.identity.number)
 
     def _find_aside(self, name: str) -> None:
-        """One that an earlier life has set aside. If nobody can read whose it is, an operator sees to it."""
+        """Registers a log that an earlier run set aside. One without a readable manifest is left to the operator."""
         number = int(name.removesuffix(ASIDE))
         self._next_number = max(self._next_number, number + 1)
         with suppress(checked.Damaged, OSError, KeyError):
@@ -151,11 +152,11 @@ class DataDirectory:
 
     def _remove_tree(self, path: str) -> None:
         for name in self.disk.list(path):
-            self.pool.remove(f"{path}/{name}")  # who makes a log in its place must not be given its open files
+            self.pool.remove(f"{path}/{name}")  # a log created in its place must not receive its open files
         self.disk.remove_dir(path)
 
     def _remove_unfinished(self, name: str) -> None:
-        """Removes a log whose creation was not finished: no manifest and no record. Any other is left alone."""
+        """Removes a log whose creation was not finished: no manifest and no records. Any other is left unchanged."""
         path = f"{LOGS}/{name}"
         for file_name in self.disk.list(path):
             file = self.disk.open(f"{path}/{file_name}")
@@ -169,11 +170,11 @@ class DataDirectory:
         self._remove_tree(path)
 
     async def truncate(self, log: Log, end_offset: int, *, now_ms: int) -> None:
-        """Cuts a log's end off."""
+        """Truncates a log to an end offset."""
         await truncation.truncate(log, self.disk, self.ledger, end_offset, now_ms=now_ms)
 
     async def begin_epoch(self, log: Log, epoch: int) -> None:
-        """Notes durably that a leader epoch begins at the log's end, before anything is written in it (R03)."""
+        """Records durably that a leader epoch begins at the log's end, before anything is written in it (R03)."""
         epochs_before = list(log.epochs)
         if log.epochs.begin(epoch, log.written_end):
             try:
@@ -186,7 +187,7 @@ class DataDirectory:
                 raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
 
     def take_written(self) -> list[Log]:
-        """Those that were written to since this was asked last: no other can have a segment more."""
+        """Returns the logs written to since the last call; no other log can have a new segment."""
         written, self._written = self._written, {}
         return list(written.values())
 
@@ -194,7 +195,7 @@ class DataDirectory:
         self._written[log.identity.number] = log
         if not log.is_sync_due:
             self._unhurried[log.identity.number] = log
-            self.on_unhurried(log)
+            self.was_unhurried(log)
             return
         self._unhurried.pop(log.identity.number, None)
         self._make_due(log)
@@ -203,10 +204,10 @@ class DataDirectory:
         is_first = not self._dirty
         self._dirty[log.identity.number] = log
         if is_first:
-            self.on_dirty()
+            self.became_dirty()
 
     def hurry(self, log: Log | None = None) -> None:
-        """The time of a log, or of all, is over: the next round covers it."""
+        """Makes a log, or all logs, due: the next round covers it."""
         due = list(self._unhurried.values()) if log is None else [log]
         for each in due:
             if self._unhurried.pop(each.identity.number, None) is not None:
@@ -215,10 +216,10 @@ class DataDirectory:
     # --- group commit ---------------------------------------------------------------------------------------------
 
     async def commit(self) -> list[Log]:
-        """One round: everything written so far becomes durable. The logs that it covered, also those that failed.
+        """Runs one round: everything written so far becomes durable. Returns the logs covered, including failed ones.
 
-        Whoever runs rounds runs one at a time; what is appended meanwhile belongs to the next. DiskFull says that it
-        could not be written down, and belongs to the next round too.
+        The caller runs one round at a time; records appended meanwhile belong to the next. DiskFull means that the
+        ledger could not be written; the logs belong to the next round too.
         """
         dirty, self._dirty = self._dirty, {}
         synced: list[SyncTicket] = []
@@ -227,7 +228,7 @@ class DataDirectory:
         while waiting:
             some, waiting = waiting[:at_once], waiting[at_once:]
             synced += await self._sync_data([t for log in some if (t := log.begin_sync()) is not None])
-        # Of a log that has failed meanwhile nothing is vouched for: our sync may have come after one that failed.
+        # A log that has failed meanwhile gets no ledger entry: our sync may have followed one that failed.
         good = [t for t in synced if t.cuts == t.log.cuts and t.log.offline_reason is None]
         if good:
             try:
@@ -271,7 +272,7 @@ class DataDirectory:
             log.take_offline(reason)
 
     async def sync_all(self) -> None:
-        """Syncs the whole disk. After a failure the next life of the same boot vouches for nothing."""
+        """Syncs the whole disk. After a failure the next run of the same boot distrusts the page cache."""
         try:
             await self.disk.sync_all()
         except OSError:
@@ -279,12 +280,12 @@ class DataDirectory:
             raise
 
     async def settle(self) -> None:
-        """Seals what can be sealed in every log."""
+        """Seals the finished segments of every log."""
         for log in list(self.logs.values()):
             await upkeep.settle(log, self.disk)
 
     def takes_files(self) -> bool:
-        """Whether a file can be made and written to: room alone does not tell."""
+        """Whether a file can be created and written, which free space alone does not show."""
         try:
             checked.write_now(self.disk, PROBE, bytes(PROBE_BYTES)).close()
             self.disk.unlink(PROBE)
@@ -293,23 +294,23 @@ class DataDirectory:
         return True
 
     def keep_room(self) -> None:
-        """Takes again what the reserve, the ledger and the boot record lack, if there is room now."""
+        """Restores missing space of the reserve and the ledger, and the boot mark, if there is space now."""
         self.pool.reserve.fill()
         self.ledger.keep_room()
         self.pool.boot.keep_mark()
 
     async def outlast(self) -> None:
-        """Has a power cut leave that: the disk may be full when the node is back."""
+        """Makes that space survive a power cut: the disk may be full when the node is back."""
         await self.pool.reserve.outlast()
         await self.ledger.outlast()
 
     # --- closing --------------------------------------------------------------------------------------------------
 
     async def close(self, *, leaves_marker: bool = True) -> None:
-        """Shuts down so that nothing need be scanned next time: all logs at once, with few syncs.
+        """Shuts down so that the next start scans nothing: all logs at once, with few syncs.
 
-        On a full disk that is not to be had: what was promised is there, and the next start scans. Neither is it where
-        nobody was told yet what an earlier crash may have lost: without the marker the next start will know of it.
+        On a full disk this is not possible: everything promised is stored, and the next start scans. The marker is
+        also left out while losses of an earlier crash are not registered: its absence shows them to the next start.
         """
         try:
             with suppress(DiskFull):
@@ -333,7 +334,7 @@ class DataDirectory:
             await checked.replace(self.disk, CLEAN, CLEAN, FORMAT_VERSION, {"logs": len(self.logs)})
 
     def _stage_clean(self, log: Log) -> str:
-        """Writes a log's indexes and producer state, and its manifest aside; nothing is synced yet."""
+        """Writes a log's indexes and producer state, and its manifest under a temporary name; syncs nothing."""
         for segment in log.segments[log.settled_segments :]:
             content = log.index_in_memory(segment).sealed()
             log.forget_files(segment, "index")
@@ -341,7 +342,7 @@ class DataDirectory:
         snapshots = dict(log.pending_snapshots) | {log.written_end: log.producers.snapshot()}
         for offset, snapshot in snapshots.items():
             has_any = snapshot.has_content
-            if has_any and (offset, True) not in log.snapshots:  # what the manifest names is not written over
+            if has_any and (offset, True) not in log.snapshots:  # a file that the manifest names is not overwritten
                 content = checked.encode("producers", SNAPSHOT_VERSION, snapshot.to_list())
                 self._write_whole(log.snapshot_path(offset), content)
             log.note_snapshot(offset, has_any=has_any)
@@ -352,14 +353,6 @@ class DataDirectory:
 
     def _write_whole(self, path: str, content: bytes) -> None:
         checked.write_now(self.disk, path, content).close()
-
-
-def _nobody_waits() -> None:
-    return None
-
-
-def _nobody_waits_for(_log: Log) -> None:
-    return None
 
 
 async def open_directory(
@@ -375,7 +368,7 @@ async def open_directory(
     maps_open_max: int = MAPS_OPEN_MAX,
     reserve_bytes: int = RESERVE_BYTES,
 ) -> DataDirectory:
-    """Opens the directory and every log in it, or makes a new one. `findings` says what was come across."""
+    """Opens the directory and every log in it, or creates a new one. `findings` lists the problems found."""
     findings = Findings()
     is_new = not disk.exists(IDENTITY)
     identity = await _identify(disk, cluster_id, node_id, entropy, findings)
@@ -421,7 +414,7 @@ async def open_directory(
         )
         directory._next_number = max(directory._next_number, log.identity.number + 1)
     if not is_clean:
-        await directory.sync_all()  # once for all logs: what was found is promised from now on
+        await directory.sync_all()  # once for all logs: everything found is promised from now on
     directory._next_number = max([directory._next_number, *(n + 1 for n in directory.ledger.entries)])
     entries = directory.ledger.entries
     directory.ledger.entries = {
@@ -469,7 +462,7 @@ def _read_marker(disk: Disk, findings: Findings) -> bool:
 
 
 async def _remove_marker(disk: Disk) -> None:
-    """The marker is gone for good when this returns."""
+    """Removes the marker durably."""
     if disk.exists(CLEAN):
         disk.unlink(CLEAN)
         await disk.sync_dir("")

@@ -1,9 +1,9 @@
 """The sparse index of one segment: every few kilobytes a batch's offset, position and the highest timestamp so far.
 
-One file serves look-ups by offset and by time. The active segment's entries live in arrays and are written when it is
-sealed: a crash loses nothing that a scan of that one segment does not restore. A sealed index ends with the
-transactions that were aborted in the segment and a checksum over everything, and is read through a map. Offsets and
-positions rise strictly, timestamps never fall.
+One file serves lookups by offset and by time. The active segment's entries are held in arrays and written when it is
+sealed: after a crash, a scan of that one segment restores them. A sealed index ends with the transactions that were
+aborted in the segment and a checksum over everything, and is read through a memory map. Offsets and positions rise
+strictly, timestamps never fall.
 """
 
 from array import array
@@ -22,7 +22,7 @@ _TOGETHER = 512
 _ENTRIES = Struct(">" + "IIq" * _TOGETHER)
 ABORTED = Struct(">qqqq")
 FOOTER = Struct(">IIII")
-"""Entries, aborted transactions, magic, checksum of all before the checksum."""
+"""Number of entries, number of aborted transactions, magic, checksum of everything before the checksum."""
 MAGIC = 0x50534931
 
 
@@ -41,7 +41,7 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    """What was stable when the marker came: no transaction that a reader below it must know of starts later."""
+    """The last stable offset when the marker was appended: transactions aborted later start at or after it."""
 
 
 class ActiveIndex:
@@ -59,24 +59,24 @@ class ActiveIndex:
         return len(self.deltas)
 
     def add(self, offset_delta: int, position: int, max_timestamp_ms: int) -> bytes:
-        """Takes one entry and returns how it is stored."""
+        """Appends one entry and returns its stored form."""
         self.deltas.append(offset_delta)
         self.positions.append(position)
         self.timestamps.append(max_timestamp_ms)
         return ENTRY.pack(offset_delta, position, max_timestamp_ms)
 
     def position_for_offset(self, offset_delta: int) -> int:
-        """Where to start looking for an offset."""
+        """The position from which to search for an offset."""
         at = bisect_right(self.deltas, offset_delta) - 1
         return self.positions[at] if at >= 0 else 0
 
     def position_for_time(self, timestamp_ms: int) -> int:
-        """Where to start looking for the first record with at least this timestamp."""
+        """The position from which to search for the first record with at least this timestamp."""
         at = bisect_left(self.timestamps, timestamp_ms) - 1
         return self.positions[at] if at >= 0 else 0
 
     def position_before(self, position: int) -> int:
-        """The last indexed position that is not behind `position`."""
+        """The last indexed position that is not after `position`."""
         at = bisect_right(self.positions, position) - 1
         return self.positions[at] if at >= 0 else 0
 
@@ -86,17 +86,17 @@ class ActiveIndex:
         return Entry(self.deltas[at], self.positions[at], self.timestamps[at]) if at >= 0 else None
 
     def cut(self, position: int) -> None:
-        """Forgets entries at or behind a position."""
+        """Removes entries at or after a position."""
         keep = bisect_left(self.positions, position)
         del self.deltas[keep:]
         del self.positions[keep:]
         del self.timestamps[keep:]
 
     def sealed(self) -> bytes:
-        """The whole file of the finished index."""
+        """Encodes the finished index as its whole file."""
         out = bytearray()
         entries = zip(self.deltas, self.positions, self.timestamps, strict=True)
-        # Many in one call: nobody is served while a segment that is full gets its index.
+        # Many entries in one call: no request is served while the index of a full segment is encoded.
         while together := list(islice(entries, _TOGETHER)):
             layout = _ENTRIES if len(together) == _TOGETHER else Struct(">" + "IIq" * len(together))
             out += layout.pack(*chain.from_iterable(together))
@@ -108,7 +108,7 @@ class ActiveIndex:
 
     @classmethod
     def load(cls, sealed: "SealedIndex") -> "ActiveIndex":
-        """Goes on with an index that was sealed at a clean shutdown."""
+        """Loads a sealed index into memory to append to it, as after a clean shutdown."""
         index = cls()
         for at in range(sealed.count):
             index.add(*sealed.entry(at))
@@ -152,7 +152,7 @@ class SealedIndex:
         return self.entry(count - 1).position if count else 0
 
     def _count_where(self, field: int, limit: int, *, inclusive: bool) -> int:
-        """How many entries there are whose field is below (or at) the limit."""
+        """The number of entries whose field is below (or at) the limit."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -164,20 +164,20 @@ class SealedIndex:
         return low
 
     def position_for_offset(self, offset_delta: int) -> int:
-        """Where to start looking for an offset."""
+        """The position from which to search for an offset."""
         return self._last_where(0, offset_delta, inclusive=True)
 
     def position_for_time(self, timestamp_ms: int) -> int:
-        """Where to start looking for the first record with at least this timestamp."""
+        """The position from which to search for the first record with at least this timestamp."""
         return self._last_where(2, timestamp_ms, inclusive=False)
 
     def position_before(self, position: int) -> int:
-        """The last indexed position that is not behind `position`."""
+        """The last indexed position that is not after `position`."""
         return self._last_where(1, position, inclusive=True)
 
 
 class MappedIndex(SealedIndex):
-    """A sealed index over a memory map; whoever holds it closes it."""
+    """A sealed index over a memory map; its owner closes it."""
 
     __slots__ = ("_map",)
 
@@ -190,6 +190,6 @@ class MappedIndex(SealedIndex):
             raise
 
     def close(self) -> None:
-        """Gives the map back."""
+        """Releases the map."""
         self._data = b""
         self._map.close()

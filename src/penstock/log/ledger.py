@@ -1,15 +1,15 @@
-"""The ledger: how far each log of a data directory is known to be on stable storage.
+"""The ledger: the offset up to which each log of a data directory is known to be on stable storage.
 
 A round of group commit syncs the data files first, then appends one entry per log here and syncs the ledger; only then
-are its records acknowledged. So after a crash there are two kinds of bytes and no doubt between them: below its entry a
-log must be whole, and whatever is not is damage that is reported; above it nothing was promised and a torn tail is cut.
-An entry also carries a running checksum of what the batches' checksums do not cover (the first 21 bytes of each).
+are its records acknowledged. So after a crash every byte is of one of two kinds: below its ledger entry a log must be
+intact, and any difference is reported as damage; above it nothing was promised, and a torn tail is cut off. An entry
+also carries a running checksum of the bytes that batch checksums do not cover (the first 21 bytes of each batch).
 
 Entries of one write, or of several that wait for their sync, may reach the disk in any order, a sector at a time. So an
-appended entry lies within one sector: it is whole or was never written, and one that is neither is damage.
+appended entry lies within one sector: it is whole or was never written, and an entry that is neither is damage.
 
-Two files of fixed size take turns, both there from the beginning, so that a full disk cannot stop a promise from being
-written down. Where it does all the same, nothing is promised, and the same may be recorded again.
+Two files of fixed size are used in turns. Both are allocated at the beginning, so that a full disk does not prevent an
+entry from being written. If it does nevertheless, nothing is promised, and the same entries may be recorded again.
 """
 
 from contextlib import suppress
@@ -23,17 +23,17 @@ from penstock.log.space import full_or, is_full
 from penstock.model.ports import Disk, File
 
 _ENTRY = Struct(">IIqIqIq")
-"""The turn of the file, then the fields of LedgerEntry."""
+"""The file's turn number, then the fields of LedgerEntry."""
 _CRC = Struct(">I")
 ENTRY_BYTES = _ENTRY.size + _CRC.size
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all; larger sectors are multiples of it."""
+"""The unit that a disk writes whole or not at all; larger sectors are multiples of it."""
 
 LEDGER_BYTES = 4 * 1024 * 1024
 """The size of each of the two files; larger if there are very many logs."""
 
 _BEGIN = 0xFFFFFFFF
-"""In place of a log's number: a file's first entry, whose end offset says how many entries were carried over."""
+"""Replaces the log number in a file's first entry, whose end offset is the number of entries carried over."""
 
 
 class LedgerEntry(NamedTuple):
@@ -48,7 +48,7 @@ class LedgerEntry(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """What one of the two files says."""
+    """The content of one of the two files."""
 
     number: int
     entries: dict[int, LedgerEntry]
@@ -58,7 +58,7 @@ class _Turn(NamedTuple):
 
 
 class Ledger:
-    """The entries in force, and the file that receives the next ones."""
+    """The current entries, and the file to which the next ones are appended."""
 
     def __init__(self, disk: Disk, size_bytes: int = LEDGER_BYTES) -> None:
         self._disk = disk
@@ -72,15 +72,15 @@ class Ledger:
         self.damage: list[str] = []
         self.torn: list[str] = []
         self.live_bytes = 0
-        """How far the file is filled."""
+        """Bytes of the file in use."""
 
     @staticmethod
     def path_of(turn: int) -> str:
-        """The file whose turn it is."""
+        """The file that a turn uses."""
         return f"ledger-{turn % 2}"
 
     def load(self) -> None:
-        """Reads the newer of the two files that is whole. A torn end is normal; a bad entry before good ones is not."""
+        """Reads the newest file that is intact. A torn end is normal; a bad entry before good ones is damage."""
         turns: list[_Turn] = []
         for path in (self.path_of(0), self.path_of(1)):
             turn = self._read(path)
@@ -126,15 +126,15 @@ class Ledger:
             elif position <= carried * ENTRY_BYTES:
                 return None
             elif _crosses_sectors(position):
-                continue  # such places are left out, whatever lies there
+                continue  # no entry is written across sectors; these bytes are ignored
             elif is_whole and turn < number:
-                break  # left over from an earlier turn: this one has not come so far
+                break  # left over from an earlier turn: this turn ends before it
             elif any(data[position : position + ENTRY_BYTES]):
                 suspects.append(position)
         return _Turn(number, entries, bad, suspects, live_bytes) if len(data) >= ENTRY_BYTES else None
 
     def _is_blank(self, path: str) -> bool:
-        """Whether the file was only made, so that its room is there."""
+        """Whether the file was only allocated and never written."""
         file = self._disk.open(path)
         try:
             return not any(file.read(0, file.size()))
@@ -142,8 +142,8 @@ class Ledger:
             file.close()
 
     def keep_room(self) -> None:
-        """Makes the other file as large as it will be, if there is room for that now."""
-        with suppress(OSError):  # a turn takes what it finds
+        """Allocates the other file at its full size, if there is space now."""
+        with suppress(OSError):  # the next turn uses whatever space it finds
             file = self._disk.open(self.path_of(self.turn + 1), create=True)
             try:
                 _enlarge(file, self._size_bytes)
@@ -151,10 +151,10 @@ class Ledger:
                 file.close()
 
     async def outlast(self) -> None:
-        """Has a power cut leave the room for the next turn; once, as later ones go back and forth between two files."""
+        """Makes the next turn's space survive a power cut; needed once, because turns alternate between two files."""
         if self._has_lasting_room:
             return
-        with suppress(OSError):  # another time
+        with suppress(OSError):  # retried later
             file = self._disk.open(self.path_of(self.turn + 1))
             try:
                 await file.sync()
@@ -164,7 +164,7 @@ class Ledger:
             self._has_lasting_room = True
 
     async def take_turn(self) -> None:
-        """Goes on in the other file, with the entries in force; the old one stays valid until the new one is whole."""
+        """Switches to the other file, with the current entries; the old one stays valid until the new one is whole."""
         turn = self.turn + 1
         begin = LedgerEntry(_BEGIN, 0, 0, len(self.entries), 0, 0)
         data = _encode(turn, [begin, *self.entries.values()])
@@ -177,7 +177,7 @@ class Ledger:
             file.write(0, data)
         except OSError as error:
             file.close()
-            raise full_or(error) from error  # the turn has not been taken: the next try must not take the good file
+            raise full_or(error) from error  # the turn is not taken: a retry must not overwrite the good file
         self.close()
         self.turn, self._file, self.live_bytes = turn, file, len(data)
         self._size_bytes = max(self._size_bytes, file.size())
@@ -186,7 +186,7 @@ class Ledger:
         self._is_turning = False
 
     async def record(self, entries: list[LedgerEntry]) -> None:
-        """Returns when the entries are on stable storage. May be called again before that, and after DiskFull."""
+        """Appends entries; returns when they are on stable storage. May be called again before, and after DiskFull."""
         for entry in entries:
             self.entries[entry.log_number] = entry
         data = _encode_within_sectors(self.turn, entries, self.live_bytes)
@@ -194,8 +194,8 @@ class Ledger:
         if self._file is None or (is_full and not self._is_turning):
             await self.take_turn()
             return
-        # While a turn is being taken the other file must stay as it is, so this one takes everything, even beyond its
-        # size; whoever syncs it syncs the turn as well.
+        # While a turn is being taken the other file must stay unchanged, so this one receives every entry, even beyond
+        # its size; a sync of it also syncs the turn.
         try:
             self._file.write(self.live_bytes, data)
         except OSError as error:
@@ -205,7 +205,7 @@ class Ledger:
 
     async def _sync(self, file: File) -> None:
         is_turning = self._is_turning
-        file.pin()  # a later call may go on in the other file meanwhile
+        file.pin()  # a later call may switch to the other file meanwhile
         try:
             await file.sync()
         except OSError:
@@ -213,17 +213,17 @@ class Ledger:
             raise
         finally:
             file.unpin()
-        if self._failed is file:  # of a call beside this one: what it covered is lost, and ours may be a part of that
+        if self._failed is file:  # in a concurrent call: the data that it covered is lost, perhaps ours too
             raise OSError(EIO, "an earlier sync failed", file.path)
         if is_turning:
             await self._disk.sync_dir("")
 
     def forget(self, log_number: int) -> None:
-        """A log is gone; its entry is not carried over."""
+        """Drops the entry of a removed log, so that it is not carried over."""
         self.entries.pop(log_number, None)
 
     def close(self) -> None:
-        """Gives the descriptor back."""
+        """Closes the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -252,7 +252,7 @@ def _crosses_sectors(position: int) -> bool:
 
 
 def _enlarge(file: File, size_bytes: int) -> None:
-    """Fills a file up with zeros that take room; on a full disk as far as it goes."""
+    """Extends a file with zeros that occupy space; on a full disk as far as possible."""
     missing = size_bytes - file.size()
     if missing > 0:
         try:

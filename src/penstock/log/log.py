@@ -1,17 +1,17 @@
 """One partition's log: append, read as a file slice, truncate, roll, delete from the front.
 
-Offsets rise and are never given twice. `written_end` is what this process has written, `durable_end` what a power cut
-cannot take. Calls here touch only the page cache; what must reach the disk is awaited elsewhere (`upkeep`,
-`truncation`, `directory`). After a failed write or sync the log is offline and stays so: what the disk then holds is
-not known, and trying again would hide it. A disk that is full is another matter: what it refused is undone, and the log
-goes on.
+Offsets rise and are never assigned twice. Records before `written_end` are written, those before `synced_end` survive a
+power cut, and those before `durable_end` count as durable under the log's setting. Methods here touch only the page
+cache; work that must reach the disk is awaited elsewhere (`upkeep`, `truncation`, `directory`). After a failed write or
+sync the log is offline and stays offline: the content of the disk is unknown, and a retry would hide that. A full disk
+is different: the refused write is undone, and the log stays online.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
-from penstock.log import checked, times
+from penstock.log import checked
 from penstock.log.epochs import EpochHistory
 from penstock.log.index import AbortedTransaction, ActiveIndex, SealedIndex
 from penstock.log.ledger import LedgerEntry
@@ -21,31 +21,27 @@ from penstock.log.segment import NO_TIMESTAMP, Segment, scan_batches, scan_heade
 from penstock.log.settings import SEGMENT_BYTES_MAX, SEGMENT_OFFSETS_MAX, LogSettings
 from penstock.log.space import Reserve, is_full
 from penstock.model.errors import CorruptBatch, DiskFull, InvalidBatch, OffsetOutOfRange, StorageError
-from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.ports import File, FileSlice
-from penstock.records import stamps
 from penstock.records.check import DEFAULT_RULES, Rules, check_batch
 from penstock.records.header import BatchView, TimestampType, batches, patch, stamp_log_append_time
 
 MANIFEST_VERSION = 1
 SNAPSHOT_VERSION = 1
 SNAPSHOTS_KEPT = 3
-LOOKED_AT_BYTES_MAX: Final = DEFAULT_LIMITS.batch_decompressed_bytes_max
-"""Of a batch that is opened for a look-up by time."""
 
 
 class Identity(NamedTuple):
-    """Whose log this is."""
+    """Identifies a log."""
 
     number: int
-    """Names the log in the ledger; never used twice in a data directory."""
+    """Identifies the log in the ledger; never used twice in a data directory."""
     topic: str
     topic_id: str
     partition: int
 
 
 class Appended(NamedTuple):
-    """Where a batch went, or where the batch lies that it repeats."""
+    """The offsets of an appended batch, or of the earlier batch that it duplicates."""
 
     base_offset: int
     last_offset: int
@@ -53,16 +49,8 @@ class Appended(NamedTuple):
     is_duplicate: bool
 
 
-class TimedOffset(NamedTuple):
-    """A record found by its timestamp."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
-
-
 class SyncTicket(NamedTuple):
-    """What must be synced, and what may be promised once it is."""
+    """Files to sync, and the ledger entry to record once they are synced."""
 
     log: "Log"
     files: list[File]
@@ -71,7 +59,7 @@ class SyncTicket(NamedTuple):
     cuts: int
 
     def release_files(self) -> None:
-        """The files need not stay open any longer."""
+        """Unpins the files."""
         while self.files:
             self.files.pop().unpin()
 
@@ -101,41 +89,41 @@ class Log:
         self.producers = ProducerStates()
         self.offline_reason: str | None = None
         self.is_damaged = False
-        """Whether it is offline because stored bytes are not what was written."""
+        """Whether the log is offline because stored bytes differ from the bytes written."""
         self.suspicion: str | None = None
-        """Damage that a reader met. The rest of the log is still served unless another replica can take over."""
+        """Damage found by a reader. The rest of the log is still served unless another replica can take over."""
         self.trouble: list[str] = []
-        """Damage that was met in use and got around, such as an index that had to be made anew."""
+        """Damage that was found in use and repaired, such as an index that had to be rebuilt."""
         self.synced_end = self.written_end
         self.snapshots: list[tuple[int, bool]] = []
-        """Offsets at which producer state was kept, and whether there was any."""
+        """Offsets of producer snapshots, and whether each has content (only then there is a file)."""
         self.settled_segments = len(segments) - 1
-        """How many sealed segments the manifest lists; those after them would be scanned after a crash."""
+        """The number of sealed segments that the manifest lists; later segments are scanned after a crash."""
         self._unsynced: dict[int, Segment] = {}
         self.syncing: dict[int, Segment] = {}
-        """What the round of group commit that is under way covers: whether its syncs succeed is not known yet."""
+        """Segments covered by the current round of group commit, whose syncs may still fail."""
         self._has_new_names = False
         self.pending_snapshots: list[tuple[int, ProducerSnapshot]] = []
-        """Producer state at the starts of the newest segments behind the sealed ones, at most SNAPSHOTS_KEPT."""
+        """Producer state at the starts of the newest segments after the sealed ones, at most SNAPSHOTS_KEPT."""
         self.cuts = 0
-        """How often the end was cut off; a sync that began before a cut promises nothing."""
+        """The number of truncations; a sync that began before a truncation promises nothing."""
         self._on_dirty = on_dirty
         self._old_end: tuple[Segment, int, int] | None = None
-        """Where a segment ended when it was last read: its offset and position. What is cut off is a segment anew."""
+        """The segment read last, with its end offset and size at that time. A truncated segment is a new object."""
 
     def __repr__(self) -> str:
         return f"<log {self.path}: offsets {self.start_offset} to {self.written_end}>"
 
-    # --- what it is -----------------------------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------------------------
 
     @property
     def durable_end(self) -> int:
-        """The end of what counts as durable under the log's setting."""
+        """The end of the records that count as durable under the log's setting."""
         return self.synced_end if self.settings.waits_for_sync else self.written_end
 
     @property
     def is_sync_due(self) -> bool:
-        """Whether the next round of group commit is to cover it; else there is time (`flush_ms`)."""
+        """Whether the next round of group commit must cover the log; otherwise its sync may wait (`flush_ms`)."""
         settings = self.settings
         return settings.waits_for_sync or (
             settings.flush_messages is not None and self.written_end - self.synced_end >= settings.flush_messages
@@ -143,11 +131,11 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what read_committed readers may see: no transaction before it is undecided."""
+        """The end of the records that read_committed readers may see: no transaction before it is undecided."""
         unstable = self.producers.first_unstable(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
-        return max(unstable, self.start_offset)  # its beginning may have been deleted
+        return max(unstable, self.start_offset)  # the start of the transaction may have been deleted
 
     @property
     def size_bytes(self) -> int:
@@ -156,12 +144,12 @@ class Log:
 
     @property
     def active(self) -> Segment:
-        """The segment that is written."""
+        """The segment to which batches are appended."""
         return self.segments[-1]
 
     @property
     def reserve(self) -> Reserve:
-        """Room for what frees room."""
+        """Space reserved for operations that free space."""
         return self._pool.reserve
 
     def advance_high_watermark(self, offset: int) -> None:
@@ -169,27 +157,27 @@ class Log:
         self.high_watermark = max(self.high_watermark, min(offset, self.written_end))
 
     def path_of(self, segment: Segment, ending: str) -> str:
-        """Where a file of a segment lies."""
+        """The path of a segment's file."""
         return f"{self.path}/{segment.name}.{ending}"
 
     def adopt_settings(self, settings: LogSettings) -> None:
-        """From now on these count; what is not synced yet may be due by them."""
+        """Applies new settings, under which unsynced records may be due for a sync."""
         self.settings = settings
         if self._unsynced and self.is_sync_due:
             self._on_dirty(self)
 
     def take_offline(self, reason: str) -> None:
-        """No more appends and syncs. The first reason is kept."""
+        """Stops appends and syncs. The first reason is kept."""
         if self.offline_reason is None:
             self.offline_reason = reason
 
     def damage(self, trouble: str) -> None:
-        """Takes it offline because stored bytes are not what was written: another replica may make up for it."""
+        """Takes the log offline because stored bytes differ from the bytes written; another replica may replace it."""
         self.is_damaged = True
         self.take_offline(f"damaged: {trouble}")
 
     def fail(self, reason: str) -> None:
-        """Takes it offline because a write or a sync failed: the next life does not vouch for what was not synced."""
+        """Takes the log offline because a write or sync failed: the next run distrusts unsynced data."""
         self._pool.boot.fail()
         self.take_offline(reason)
 
@@ -202,7 +190,7 @@ class Log:
     def append(
         self, data: bytearray | memoryview, *, leader_epoch: int, now_ms: int, rules: Rules = DEFAULT_RULES
     ) -> Appended:
-        """Checks one batch, gives it the next offset and writes it. Changes base offset and epoch in `data`."""
+        """Checks one batch, assigns the next offset and writes it. Sets offset, epoch and append time in `data`."""
         if self.offline_reason is not None:
             self._require_online()
         batch = check_batch(data, rules, now_ms)
@@ -216,6 +204,8 @@ class Log:
             stamp_log_append_time(data, now_ms)
             batch = BatchView(data)
             append_time_ms = now_ms
+        # Recovery treats a batch with an epoch older than the latest as damage.
+        assert leader_epoch >= self.epochs.latest, f"{self}: epoch {leader_epoch} after {self.epochs.latest}"
         base_offset = self.written_end
         patch(data, base_offset, leader_epoch)
         batch.base_offset = base_offset
@@ -224,10 +214,10 @@ class Log:
         return Appended(base_offset, batch.last_offset, append_time_ms, is_duplicate=False)
 
     def append_replicated(self, data: memoryview, *, now_ms: int) -> int:
-        """Writes batches as their leader has them, offsets and epochs included; the new end. Gaps are allowed.
+        """Writes batches with the leader's offsets and epochs; returns the new end. Gaps are allowed.
 
         The first batch of a log may begin before the log start: DeleteRecords may have moved the leader's log start to
-        the middle of a batch, and a replica that begins there is sent the whole batch.
+        the middle of a batch, and a replica that begins there receives the whole batch.
         """
         self._require_online()
         for batch in batches(data):
@@ -241,16 +231,18 @@ class Log:
         return self.written_end
 
     def _begins_with(self, batch: BatchView) -> bool:
-        """Whether the log is empty, and the batch holds the offset at which it starts."""
+        """Whether the log is empty and the batch contains its start offset."""
         is_empty = len(self.segments) == 1 and not self.active.size_bytes and self.written_end == self.start_offset
         return is_empty and batch.base_offset <= self.start_offset <= batch.last_offset
 
     def _write(self, batch: BatchView, data: bytearray | memoryview, now_ms: int) -> None:
         segment = self.segments[-1]
         if segment.size_bytes and self._must_roll(segment, batch):
-            segment = self._roll(self.written_end)  # a gap, if there is one, lies inside: segments touch
+            segment = self._roll(self.written_end)  # segments are contiguous: an offset gap lies inside one
+        assert self.settled_segments < len(self.segments), f"{self}: {segment} is sealed"
+        assert segment.end_offset == self.written_end <= batch.last_offset, f"{self}: {batch.last_offset} in {segment}"
         position = segment.size_bytes
-        # Before anything is written: it may have to read the segment, and find it damaged.
+        # Before anything is written: loading the index may read the segment and find it damaged.
         index = segment.index if segment.index is not None else self.index_in_memory(segment)
         file = self._pool.file(self.path_of(segment, "log"))
         try:
@@ -281,7 +273,7 @@ class Log:
             except OSError:
                 pass
             else:
-                # The cut must reach the disk too: this may have been the last write to the segment.
+                # The truncation must reach the disk too: this may have been the last write to the segment.
                 self.note_unsynced(segment)
                 self._pool.refusals += 1
                 raise DiskFull(f"{self.path}: the disk is full; free space and send again") from error
@@ -291,7 +283,7 @@ class Log:
     def _roll_failed(self, error: OSError, path: str) -> NoReturn:
         if is_full(error):
             try:
-                # Else, with a smaller batch in the old segment, it would stand where no segment begins.
+                # Otherwise, after a smaller batch in the old segment, the file would lie where no segment begins.
                 self._pool.remove(path)
             except OSError:
                 pass
@@ -314,7 +306,9 @@ class Log:
         )
 
     def _roll(self, base_offset: int) -> Segment:
-        """Starts a new segment. The old one is sealed when `settle` finds the time."""
+        """Starts a new segment. `settle` seals the old one later."""
+        assert self.active.size_bytes, f"{self}: two segments would begin at {base_offset}"
+        assert base_offset == self.active.end_offset, f"{self}: {base_offset} does not touch {self.active}"
         self.index_in_memory(self.active)
         segment = Segment(base_offset).start_again(self.active.header_sum)
         segment.index = ActiveIndex()
@@ -335,10 +329,10 @@ class Log:
             self._roll(self.written_end)
             self._on_dirty(self)
 
-    # --- becoming durable -----------------------------------------------------------------------------------------
+    # --- syncing --------------------------------------------------------------------------------------------------
 
     def begin_sync(self) -> SyncTicket | None:
-        """What must be synced so that everything written so far is durable; None when there is nothing to do."""
+        """Starts a sync of everything written so far; None if there is nothing to sync."""
         if self.offline_reason is not None or not (self._unsynced or self._has_new_names):
             return None
         ticket = SyncTicket(self, [], self._has_new_names, self.ledger_entry(), self.cuts)
@@ -355,7 +349,7 @@ class Log:
         return ticket
 
     def ledger_entry(self) -> LedgerEntry:
-        """What the ledger is to say once everything written so far is synced."""
+        """The ledger entry to record once everything written so far is synced."""
         segment = self.active
         return LedgerEntry(
             self.identity.number,
@@ -367,20 +361,22 @@ class Log:
         )
 
     def finish_sync(self, ticket: SyncTicket) -> None:
-        """The ticket's files and its ledger entry are on stable storage."""
+        """Ends a sync whose files and ledger entry are on stable storage."""
+        assert ticket.log is self, f"{self}: a sync of {ticket.log}"
         self.syncing = {}
         ticket.release_files()
         if self.offline_reason is None and ticket.cuts == self.cuts:
+            assert ticket.entry.end_offset <= self.written_end, f"{self}: synced to {ticket.entry.end_offset}"
             self.synced_end = max(self.synced_end, ticket.entry.end_offset)
 
     def postpone_sync(self) -> None:
-        """The files are synced, but there was no room to write it down: the next round does."""
+        """Leaves the ledger entry to the next round: the files are synced, but the ledger had no space."""
         self.syncing = {}
         self._has_new_names = True
         self._on_dirty(self)
 
     def fail_sync(self, ticket: SyncTicket, error: OSError) -> None:
-        """A sync failed: nothing that it covered may be promised, now or later (R20, fsyncgate)."""
+        """Ends a failed sync: nothing that it covered may be promised, now or later (R20, fsyncgate)."""
         self.syncing = {}
         ticket.release_files()
         self.fail(f"a sync failed: {error}")
@@ -388,10 +384,10 @@ class Log:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, bytes_max: int, *, limit: int, at_least_one: bool = True) -> FileSlice | None:
-        """Batches from the one that holds `offset` on, none of them at or behind `limit`.
+        """Returns batches from the one that contains `offset`, none of them reaching `limit`.
 
         The first batch is whole even if it is larger than `bytes_max` (KIP-74), unless `at_least_one` is off. Sizes and
-        limit are looked at once, so that what is appended meanwhile cannot slip in (R17, R18).
+        limit are read once, so that concurrent appends are not included (R17, R18).
         """
         try:
             return self._read(offset, bytes_max, limit, at_least_one=at_least_one)
@@ -399,7 +395,7 @@ class Log:
             return self._read_again(offset, bytes_max, limit, at_least_one=at_least_one)
 
     def _read_again(self, offset: int, bytes_max: int, limit: int, *, at_least_one: bool) -> FileSlice | None:
-        """What is wrong twice is damage, and not an error of one read. The log stays online: see `suspicion`."""
+        """Repeats a read: a second failure means damage, not a read error. The log stays online: see `suspicion`."""
         try:
             return self._read(offset, bytes_max, limit, at_least_one=at_least_one)
         except CorruptBatch as error:
@@ -420,7 +416,7 @@ class Log:
                 known = self._old_end
                 self._old_end = (segment, end_offset, size_bytes)
                 if known is not None and known[0] is segment and known[1] == offset:
-                    # A reader that follows the end: nothing has to be looked for.
+                    # A reader that follows the end of the log needs no search.
                     position = known[2]
                     if 0 < size_bytes - position <= bytes_max:
                         return FileSlice(self._pool.file(self.path_of(segment, "log")), position, size_bytes - position)
@@ -443,7 +439,7 @@ class Log:
         return None
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that a read_committed reader of this range must know of."""
+        """The aborted transactions that a read_committed reader of this range needs."""
         found: list[AbortedTransaction] = []
         for segment in self.segments[self._segment_at(offset) :]:
             for transaction in self.index_of(segment).aborted:
@@ -453,46 +449,19 @@ class Log:
                     return found
         return found
 
-    def offset_for_time(self, timestamp_ms: int, *, limit: int) -> TimedOffset | None:
-        """The first record below `limit` with at least this timestamp (R29: never one that is not stable yet)."""
-        offset = self.start_offset
-        while True:
-            found = times.batch_since(self, timestamp_ms, offset, limit)
-            if found is None:
-                return None
-            if isinstance(found, int):
-                offset = found
-                continue
-            stamp = stamps.first_since(found, timestamp_ms, self.start_offset, limit, LOOKED_AT_BYTES_MAX)
-            if stamp is not None:
-                return TimedOffset(*stamp, found.leader_epoch)
-            offset = found.last_offset + 1
-
-    def offset_of_max_timestamp(self, *, limit: int) -> TimedOffset | None:
-        """The first record below `limit` with the highest timestamp of all."""
-        step = times.Step(self.start_offset, None)
-        while step.next_offset is not None:
-            step = times.newest_batch(self, step.next_offset, limit, step.best)
-        best: TimedOffset | None = None
-        for batch in times.newest_candidates(self, step.best, limit):
-            stamp = stamps.latest(batch, self.start_offset, limit, LOOKED_AT_BYTES_MAX)
-            if stamp is not None and (best is None or stamp.timestamp_ms > best.timestamp_ms):
-                best = TimedOffset(*stamp, batch.leader_epoch)
-        return best
-
     def segments_from(self, offset: int) -> Sequence[Segment]:
-        """The segment that an offset belongs into, and all behind it."""
+        """The segment to which an offset belongs, and all later ones."""
         return self.segments[self._segment_at(offset) :]
 
     def file_of(self, segment: Segment) -> File:
-        """The file of a segment's batches."""
+        """The file with a segment's batches."""
         return self._pool.file(self.path_of(segment, "log"))
 
     def _segment_at(self, offset: int) -> int:
         return max(0, bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1)
 
     def _find(self, segment: Segment, offset: int, size_bytes: int) -> tuple[int, int] | None:
-        """(position, size) of the batch that holds the offset or is the first behind it."""
+        """(position, size) of the batch that contains the offset, or of the first one after it."""
         start = self.index_of(segment).position_for_offset(max(0, offset - segment.base_offset))
         file = self._pool.file(self.path_of(segment, "log"))
         for position, batch in scan_headers(file, start, size_bytes, self.settings.index_interval_bytes):
@@ -503,7 +472,7 @@ class Log:
     # --- files and indexes ----------------------------------------------------------------------------------------
 
     def index_of(self, segment: Segment) -> ActiveIndex | SealedIndex:
-        """The index of a segment, in memory or through a map."""
+        """The index of a segment, in memory or memory-mapped."""
         if segment.index is not None:
             return segment.index
         if segment is self.segments[-1]:
@@ -512,10 +481,10 @@ class Log:
         try:
             return self._pool.index(path)
         except (checked.Damaged, FileNotFoundError):
-            return self.index_in_memory(segment)  # which tries again, and says what is wrong
+            return self.index_in_memory(segment)  # which retries and records the defect
 
     def index_in_memory(self, segment: Segment) -> ActiveIndex:
-        """The index in memory: from its file if that is whole, else from the segment itself."""
+        """The index in memory, loaded from its file if that is intact, otherwise rebuilt from the segment."""
         if segment.index is None:
             try:
                 segment.index = ActiveIndex.load(self._pool.index(self.path_of(segment, "index")))
@@ -525,7 +494,7 @@ class Log:
         return segment.index
 
     def rebuild_index(self, segment: Segment) -> ActiveIndex:
-        """Reads the segment's headers and makes its index anew."""
+        """Rebuilds the index by scanning the segment."""
         index = ActiveIndex()
         if not segment.size_bytes:
             return index
@@ -551,7 +520,7 @@ class Log:
         return any(batch.is_control for _, batch in scan_headers(file, 0, segment.size_bytes))
 
     def producers_at(self, offset: int, now_ms: int) -> ProducerStates:
-        """Producer state as it was at an offset: the nearest whole snapshot before it, and a replay from there."""
+        """Producer state at an offset: the nearest intact snapshot at or before it, and a replay from there."""
         states, start = ProducerStates(), self.segments[0].base_offset
         for kept in sorted((at for at, _ in self.snapshots if at <= offset), reverse=True):
             found = self.load_snapshot(kept)
@@ -564,12 +533,12 @@ class Log:
             file = self._pool.file(self.path_of(segment, "log"))
             for _, batch in scan_batches(file, 0, segment.size_bytes):
                 if start <= batch.base_offset < offset and batch.producer_id >= 0:
-                    states.first_unstable(self.high_watermark)  # forgets what is decided and replicated
+                    states.first_unstable(self.high_watermark)  # drops transactions whose end is replicated
                     states.apply(batch, now_ms, 0)
         return states
 
     def load_snapshot(self, offset: int) -> ProducerStates | None:
-        """Producer state at a kept offset; None when it is missing or damaged."""
+        """Loads the producer snapshot at an offset; None if it is missing or damaged."""
         if (offset, False) in self.snapshots:
             return ProducerStates()
         try:
@@ -579,21 +548,21 @@ class Log:
         return ProducerStates.from_list(found.value)
 
     def forget_files(self, segment: Segment, ending: str) -> None:
-        """Closes what is open of a segment."""
+        """Closes a segment's file or index, if it is open."""
         self._pool.forget(self.path_of(segment, ending))
 
     def note_unsynced(self, segment: Segment) -> None:
-        """A round of group commit is to cover this segment: the next one, if that is due."""
+        """Adds a segment to those that group commit must sync, in the next round if the log is due."""
         self._unsynced[segment.base_offset] = segment
         self._on_dirty(self)
 
     def forget_unsynced(self, segments: list[Segment]) -> None:
-        """These segments were synced by other means, or are gone."""
+        """Drops segments that were synced by other means, or removed."""
         for segment in segments:
             self._unsynced.pop(segment.base_offset, None)
 
     def void_syncs(self) -> None:
-        """Everything written is being given up: no round, begun or coming, is to promise it."""
+        """Prevents current and later rounds from promising the written records, which are being discarded."""
         self.cuts += 1
         self._unsynced = {}
         self._has_new_names = False
@@ -601,14 +570,14 @@ class Log:
     def take_snapshot(self, offset: int) -> None:
         """Takes producer state at the start of a new segment, to be written when the segment before it is sealed.
 
-        Sealing keeps no more than SNAPSHOTS_KEPT, so older ones would be written only to be removed.
+        Sealing keeps at most SNAPSHOTS_KEPT snapshots, so older ones would be written only to be removed.
         """
         self.pending_snapshots = [*self.pending_snapshots, (offset, self.producers.snapshot())][-SNAPSHOTS_KEPT:]
 
     def note_snapshot(self, offset: int, *, has_any: bool) -> None:
-        """Producer state at an offset is kept from now on, in place of what was kept for it before."""
+        """Registers a stored snapshot, in place of an earlier one at the same offset."""
         self.snapshots = sorted([*(kept for kept in self.snapshots if kept[0] != offset), (offset, has_any)])
 
     def snapshot_path(self, offset: int) -> str:
-        """Where producer state at an offset is kept."""
+        """The path of the producer snapshot at an offset."""
         return f"{self.path}/{offset:020d}.producers"

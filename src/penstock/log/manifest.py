@@ -1,7 +1,7 @@
-"""The manifest: which segments make up a log. Replacing it is the one atomic step by which segments come and go.
+"""The manifest: the list of a log's segments. Replacing it is the one atomic step that adds and removes segments.
 
-Files that the manifest does not name, and that do not follow its active segment, are leftovers and are removed when the
-log is opened. Segments behind the active one are found by their names: a roll does not wait for a new manifest.
+Files that the manifest does not name, and that do not follow its active segment, are leftovers and are removed by
+recovery. Segments after the active one are found by their names: a roll does not wait for a new manifest.
 """
 
 from typing import Any, NamedTuple
@@ -17,21 +17,22 @@ KIND = "manifest"
 
 
 def path_of(log_path: str) -> str:
-    """Where a log keeps its manifest."""
+    """The path of a log's manifest."""
     return f"{log_path}/manifest"
 
 
 class Front(NamedTuple):
-    """A front that the log is to have from now on."""
+    """A new log start, and the number of segments removed before it."""
 
     start_offset: int
     segments_gone: int
 
 
 def describe(log: Log, settled_segments: int, *, is_clean: bool, front: Front | None = None) -> dict[str, Any]:
-    """What the manifest is to say. `is_clean` adds the active segment's state, so that nothing need be scanned."""
+    """Builds the manifest's value. `is_clean` adds the active segment's state, so that no scan is needed."""
     active = log.segments[settled_segments]
     start_offset, segments_gone = front or (log.start_offset, 0)
+    assert 0 <= segments_gone <= settled_segments, f"{log}: {segments_gone} of {settled_segments} sealed segments go"
     untimed = [
         [segment.base_offset, segment.written_ms]
         for segment in log.segments[segments_gone : settled_segments + is_clean]
@@ -59,7 +60,7 @@ def describe(log: Log, settled_segments: int, *, is_clean: bool, front: Front | 
 async def write(
     log: Log, disk: Disk, settled_segments: int, reserve: Reserve | None = None, front: Front | None = None
 ) -> None:
-    """Puts the manifest in place, durably. Whoever does that for a log does it one at a time."""
+    """Replaces the manifest durably. Calls for one log must not overlap."""
     value = describe(log, settled_segments, is_clean=False, front=front)
     await checked.replace(disk, path_of(log.path), KIND, MANIFEST_VERSION, value, reserve)
     log.settled_segments = settled_segments

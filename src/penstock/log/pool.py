@@ -1,7 +1,7 @@
-"""What the logs of a directory share. Open files and maps, bounded: the least recently used give way.
+"""Resources shared by the logs of a directory. Open files and maps are bounded by least-recently-used eviction.
 
-Ten thousand logs have more segments than a process has descriptors. A file that gives way is opened again on its next
-use; if it was dirty, its sync goes through the new descriptor, which covers the whole file.
+Ten thousand logs have more segments than a process has descriptors. An evicted file is opened again on its next use; if
+it was dirty, its sync goes through the new descriptor, which covers the whole file.
 """
 
 from collections import OrderedDict
@@ -31,22 +31,22 @@ class Pool:
         self.files_open_max = files_open_max
         self.maps_open_max = maps_open_max
         self.refusals = 0
-        """How often the disk had no room for what was to be kept."""
+        """The number of writes that were refused because the disk was full."""
         self._files: OrderedDict[str, File] = OrderedDict()
         self._maps: OrderedDict[str, MappedIndex] = OrderedDict()
 
     @property
     def files_open(self) -> int:
-        """Descriptors held now."""
+        """The number of open files."""
         return len(self._files)
 
     @property
     def maps_open(self) -> int:
-        """Maps held now."""
+        """The number of open maps."""
         return len(self._maps)
 
     def file(self, path: str, *, create: bool = False) -> File:
-        """The open file; it may be closed by any later call unless it is pinned."""
+        """Returns the open file; any later call may close it unless it is pinned."""
         file = self._files.get(path)
         if file is not None:
             self._files.move_to_end(path)
@@ -57,7 +57,7 @@ class Pool:
         return file
 
     def index(self, path: str) -> MappedIndex:
-        """The sealed index at a path; Damaged when it is not whole."""
+        """Returns the sealed index at a path; raises Damaged if it is not intact."""
         found = self._maps.get(path)
         if found is not None:
             self._maps.move_to_end(path)
@@ -73,7 +73,7 @@ class Pool:
         return found
 
     def forget(self, path: str) -> None:
-        """Closes what is open at a path."""
+        """Closes the file and the map at a path."""
         file = self._files.pop(path, None)
         if file is not None:
             file.close()
@@ -82,7 +82,7 @@ class Pool:
             found.close()
 
     def remove(self, path: str) -> None:
-        """Closes what is open at a path, and removes the file if there is one."""
+        """Closes the file and the map at a path, and removes the file if it exists."""
         self.forget(path)
         if self.disk.exists(path):
             self.disk.unlink(path)

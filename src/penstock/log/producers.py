@@ -1,11 +1,11 @@
-"""What a log knows of the producers that write to it: sequences, epochs, open transactions.
+"""Producer state of a log: sequences, producer epochs, open transactions.
 
-A batch whose sequence was seen is answered as before and not appended again; one that skips is refused. For a producer
-that is not known (never seen, or forgotten after long idleness) any sequence is accepted, because refusing it would
-stop a producer that did nothing wrong (KIP-360); the server knows of whom that cannot be. Idleness counts from the
-append, not from the timestamps that the producer chose (R24). State is a pure function of the batches in the log, so a
-snapshot plus a replay restores it. A snapshot shares its entries with the state: an entry is copied when its producer
-writes for the first time after the snapshot.
+A batch whose sequence was seen is answered as before and not appended again; a batch that skips a sequence is refused.
+An unknown producer (never seen, or expired after long idleness) may use any sequence, because refusing it would stop a
+producer that did nothing wrong (KIP-360); the server refuses known exceptions (`sequence_gaps`). Idleness counts from
+the append, not from the timestamps that the producer chose (R24). State is a pure function of the batches in the log,
+so a snapshot plus a replay restores it. A snapshot shares its entries with the state: an entry is copied when its
+producer writes for the first time after the snapshot.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ from penstock.records.header import BatchView
 from penstock.records.rows import rows
 
 BATCHES_REMEMBERED = 5
-"""As many as a producer may have in flight."""
+"""The maximum number of in-flight requests of a producer."""
 
 CONTROL_BATCH_BYTES_MAX = 64 * 1024
 
@@ -31,7 +31,7 @@ _SEQUENCE_END = 2**31
 
 
 class SeenBatch(NamedTuple):
-    """A batch that is in the log, by its sequences."""
+    """The sequences and offsets of a batch in the log."""
 
     base_sequence: int
     last_sequence: int
@@ -41,11 +41,11 @@ class SeenBatch(NamedTuple):
 
 
 _EPOCH_BY_MARKER = SeenBatch(-1, -1, -1, -1, -1)
-"""In place of a batch: a marker fenced the producer's last epoch, and the new one is to begin with sequence 0."""
+"""Placeholder for a batch: a marker fenced the producer's last epoch, and the new one must begin with sequence 0."""
 
 
 class Producer:
-    """One producer id. Belongs to the snapshots taken since its version, and is not changed for the states then."""
+    """State of one producer id. Snapshots taken since its version share it; from then on it does not change."""
 
     __slots__ = ("coordinator_epoch", "epoch", "seen", "transaction_start", "updated_ms", "version")
 
@@ -58,7 +58,7 @@ class Producer:
         self.updated_ms = updated_ms
 
     def copy(self, version: int) -> "Producer":
-        """The same producer, to be changed by the states of that version."""
+        """Returns a copy that ProducerStates of that version may change."""
         fresh = Producer(self.epoch, self.updated_ms, version)
         fresh.seen = list(self.seen)
         fresh.transaction_start = self.transaction_start
@@ -67,18 +67,18 @@ class Producer:
 
 
 class ProducerSnapshot(NamedTuple):
-    """All producers of one log at one offset. Nothing in it changes."""
+    """All producers of one log at one offset; immutable."""
 
     producers: dict[int, Producer]
     ended: tuple[tuple[int, int], ...]
 
     @property
     def has_content(self) -> bool:
-        """Whether it holds anything that a file is needed for."""
+        """Whether there is anything to store in a file."""
         return bool(self.producers or self.ended)
 
     def to_list(self) -> list[Any]:
-        """For its file."""
+        """Encodes the snapshot for its file."""
         return [
             [
                 producer_id,
@@ -98,7 +98,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
         self._version = 0
-        """Grows with each snapshot; entries of an older version are shared with snapshots."""
+        """Rises with each snapshot; entries of an older version are shared with snapshots."""
         # Both in offset order: transactions begin in the order of the log.
         self._open: OrderedDict[int, int] = OrderedDict()
         self._ended: list[tuple[int, int]] = []
@@ -106,10 +106,10 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self.producers)
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------------------------
 
     def check(self, batch: BatchView) -> SeenBatch | None:
-        """Raises if this client's batch may not be appended; returns the batch that it repeats, if it does."""
+        """Raises if a client's batch may not be appended; returns the earlier batch that it duplicates, if any."""
         known = self.producers.get(batch.producer_id)
         if known is None:
             return None
@@ -139,7 +139,7 @@ class ProducerStates:
         return None
 
     def check_marker(self, batch: BatchView) -> None:
-        """Raises if this marker of a transaction coordinator may not be appended."""
+        """Raises if a transaction coordinator's marker may not be appended."""
         known = self.producers.get(batch.producer_id)
         if known is None:
             return
@@ -156,7 +156,7 @@ class ProducerStates:
             )
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """The first offset of a transaction whose end is not replicated yet."""
+        """The first offset of the earliest transaction whose end is not replicated yet."""
         while self._ended and self._ended[0][1] < high_watermark:
             self._ended.pop(0)
         first = next(iter(self._open.values()), None)
@@ -165,11 +165,12 @@ class ProducerStates:
             return ended if first is None else min(first, ended)
         return first
 
-    # --- learning -------------------------------------------------------------------------------------------------
+    # --- updates --------------------------------------------------------------------------------------------------
 
     def apply(self, batch: BatchView, now_ms: int, last_stable_offset: int) -> AbortedTransaction | None:
-        """Takes in a batch that is now in the log; the transaction that it aborted, if it did."""
+        """Applies a batch that is now in the log; returns the transaction that it aborted, if any."""
         producer_id = batch.producer_id
+        assert producer_id >= 0, f"the batch at {batch.base_offset} is nobody's"
         known = self.producers.get(producer_id)
         if known is None:
             known = self.producers[producer_id] = Producer(batch.producer_epoch, now_ms, self._version)
@@ -214,7 +215,7 @@ class ProducerStates:
         return None
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers that have been idle for long and have no transaction open."""
+        """Removes producers that were idle for longer than `expiration_ms` and have no open transaction."""
         gone = [
             producer_id
             for producer_id, known in self.producers.items()
@@ -223,16 +224,16 @@ class ProducerStates:
         for producer_id in gone:
             del self.producers[producer_id]
 
-    # --- keeping --------------------------------------------------------------------------------------------------
+    # --- snapshots ------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> ProducerSnapshot:
-        """The state as it is now. Costs a pointer per producer; entries are copied as their producers write again."""
+        """Takes a snapshot. Costs a pointer per producer; entries are copied when their producers write again."""
         self._version += 1
         return ProducerSnapshot(self.producers.copy(), tuple(self._ended))
 
     @classmethod
     def from_list(cls, rows_: list[Any]) -> "ProducerStates":
-        """From a snapshot's file."""
+        """Decodes a snapshot's file."""
         states = cls()
         for row in rows_:
             if row[0] == "ended":

@@ -1,9 +1,10 @@
-"""Making and opening logs.
+"""Creates and opens logs; after a crash, scans the tail and cuts off its torn end.
 
-After a clean shutdown the manifest says all there is to know and nothing is read. After a crash the sealed segments are
-taken as the manifest lists them and only what follows is scanned: below the ledger's entry every byte must be as it
-was written, and what is not is reported as damage and left alone; above it the first batch that is not whole ends the
-log. Recovery may itself be interrupted anywhere: it changes nothing below the ledger's entry, and begins anew.
+After a clean shutdown the manifest describes the log completely and nothing is read. After a crash the sealed segments
+are accepted as the manifest lists them and only later segments are scanned: below the ledger's entry every byte must be
+as it was written, and any difference is reported as damage and left unchanged; above it the first batch that is not
+intact ends the log. Recovery may itself be interrupted anywhere: it changes nothing below the ledger's entry, and
+starts over.
 """
 
 from collections.abc import Callable
@@ -24,28 +25,28 @@ from penstock.model.errors import CorruptBatch, TornBatch
 from penstock.model.ports import File
 
 WRITTEN_AGAIN_BYTES: Final = 1024 * 1024
-"""At once, of a tail that nobody vouches for."""
+"""Chunk size for rewriting a tail that the ledger does not cover."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What opening a data directory came across, for the operator and for tests."""
+    """Problems found while opening a data directory, for the operator and for tests."""
 
     damage: list[str] = field(default_factory=list)
-    """Stored bytes that are not what was written and acknowledged."""
+    """Stored bytes that differ from what was written and acknowledged."""
     doubt: list[str] = field(default_factory=list)
-    """Those of them that are not the matter of one log that is offline: any log may lack what was acknowledged."""
+    """Damage that is not confined to one offline log: any log may lack acknowledged records."""
     cut: list[str] = field(default_factory=list)
     """Tails that were written but never promised."""
     rebuilt: list[str] = field(default_factory=list)
-    """Derived files that were missing or damaged and were made anew."""
+    """Derived files that were missing or damaged and were rebuilt."""
     scanned_bytes: int = 0
 
 
 async def create_log(
     pool: Pool, path: str, identity: Identity, settings: LogSettings, on_dirty: Callable[[Log], None], start: int = 0
 ) -> Log:
-    """A new, empty log. It exists once its manifest does."""
+    """Creates an empty log. It exists once its manifest does."""
     disk = pool.disk
     disk.make_dir(path)
     segment = Segment(start)
@@ -69,7 +70,7 @@ async def open_log(
     now_ms: int,
     findings: Findings,
 ) -> Log:
-    """The log as it was left. `is_clean` says that the whole directory was shut down properly.
+    """Opens a log. `is_clean` means that the whole directory was shut down cleanly.
 
     After a crash the caller syncs the disk before anything is promised or appended.
     """
@@ -112,7 +113,7 @@ def _load_producers(log: Log, offset: int, findings: Findings, now_ms: int) -> P
     log.snapshots = [(at, has_any) for at, has_any in log.snapshots if at != offset]
     try:
         return log.producers_at(offset, now_ms)
-    except CorruptBatch as error:  # in a sealed segment: one damaged log does not keep the others from being opened
+    except CorruptBatch as error:  # in a sealed segment: one damaged log must not keep the others from being opened
         trouble = f"{log.path}: producer state cannot be made anew: {error}"
         findings.damage.append(trouble)
         log.take_offline(f"damaged: {trouble}")
@@ -120,7 +121,7 @@ def _load_producers(log: Log, offset: int, findings: Findings, now_ms: int) -> P
 
 
 class _TailScan:
-    """Reads every segment that is not sealed, and cuts or complains."""
+    """Scans every segment that is not sealed, and cuts off the tail or reports damage."""
 
     def __init__(self, log: Log, pool: Pool, entry: LedgerEntry | None, now_ms: int, findings: Findings) -> None:
         self.log = log
@@ -136,7 +137,7 @@ class _TailScan:
     def run(self) -> None:
         log = self.log
         sealed, active = log.segments[:-1], log.segments[-1]
-        # Later ones may speak of a tail that was cut or lost since.
+        # Later snapshots may describe a tail that was cut off or lost since.
         log.snapshots = [(offset, has_any) for offset, has_any in log.snapshots if offset <= active.base_offset]
         self._check_sealed(sealed)
         tail = self._find_tail(sealed, active)
@@ -159,7 +160,7 @@ class _TailScan:
                 self._refuse_or_drop(trouble, is_unfinished=self.ends_inside_batch and is_last)
                 break
         log.written_end = log.segments[-1].end_offset
-        for epoch, _ in promised_epochs:  # epochs that began and wrote nothing (R03)
+        for epoch, _ in promised_epochs:  # epochs that began without a record (R03)
             log.epochs.begin(epoch, log.written_end)
         if not self.has_reached_entry:
             self._damaged(f"{log.path}: ends at {log.written_end}, but was on stable storage to {self._promised_end()}")
@@ -170,7 +171,7 @@ class _TailScan:
         return self.entry.end_offset if self.entry is not None else 0
 
     def _check_sealed(self, sealed: list[Segment]) -> None:
-        """Sealed segments were whole when the manifest named them; their sizes at least must still be right."""
+        """Checks the sizes of sealed segments, which were intact when the manifest named them."""
         for segment in sealed:
             path = self.log.path_of(segment, "log")
             size_bytes = self.pool.file(path).size() if self.disk.exists(path) else -1
@@ -182,7 +183,7 @@ class _TailScan:
             self.has_reached_entry = True
 
     def _find_tail(self, sealed: list[Segment], active: Segment) -> list[Segment]:
-        """The active segment and those that were started behind it; anything else is a leftover and goes."""
+        """Returns the active segment and those started after it; any other file is a leftover and is removed."""
         known = {segment.name for segment in sealed}
         tail: list[Segment] = []
         for name in self.disk.list(self.log.path):
@@ -208,11 +209,11 @@ class _TailScan:
         return ending in ("new", "log")
 
     def _scan(self, segment: Segment) -> str | None:
-        """Takes in the segment's batches up to the first that is not whole; what is wrong with that one."""
+        """Adds the segment's batches up to the first that is not intact; returns the defect of that one."""
         log, entry = self.log, self.entry
         path = log.path_of(segment, "log")
         segment.index = index = ActiveIndex()
-        segment.written_ms = self.now_ms  # not known: the manifest has it of sealed segments
+        segment.written_ms = self.now_ms  # unknown: the manifest has it only for sealed segments
         if not self.disk.exists(path):
             return f"{path}: is missing"
         file = self.pool.file(path)
@@ -247,7 +248,7 @@ class _TailScan:
         return None
 
     def _meet_entry(self, segment: Segment) -> None:
-        """Once the scan stands where the ledger's entry points, everything before it must add up."""
+        """At the position of the ledger's entry, checks that everything before it matches the entry."""
         entry = self.entry
         if entry is None or (segment.base_offset, segment.size_bytes) != (entry.segment_base, entry.position):
             return
@@ -256,13 +257,13 @@ class _TailScan:
             self._damaged(f"{self.log.path_of(segment, 'log')}: batch headers are not what was written")
 
     def _refuse_or_drop(self, trouble: str, *, is_unfinished: bool = False) -> None:
-        """`is_unfinished`: the last write did not end, so that nobody has relied on it."""
+        """Reports damage, or drops a tail. `is_unfinished`: the last write did not end, so that nobody relied on it."""
         if not self.has_reached_entry:
             self._damaged(trouble)
         else:
             if not is_unfinished:
                 # With durability=replicated the tail may be acknowledged. Pages that the kernel dropped after a failed
-                # writeback look like this, though the machine was never off. Noted before the evidence is cut.
+                # writeback look like this even without a reboot. Recorded before the evidence is cut off.
                 self.pool.boot.found_gap()
             self.findings.cut.append(f"{trouble}; the log now ends at offset {self.log.segments[-1].end_offset}")
 
@@ -271,7 +272,7 @@ class _TailScan:
         self.log.damage(trouble)
 
     def _finish(self, dropped: list[Segment]) -> None:
-        """Makes what is left the log: cuts the tail and removes what lies behind it. Whoever opens logs syncs them."""
+        """Truncates the active segment and removes the dropped ones. The caller of `open_log` syncs the log."""
         log, active = self.log, self.log.active
         for segment in dropped:
             for ending in ("log", "index"):
@@ -280,8 +281,8 @@ class _TailScan:
                     self.disk.unlink(log.path_of(segment, ending))
         file = self.pool.file(log.path_of(active, "log"), create=True)
         if file.size() == active.size_bytes:
-            # The sync of a truncation may have failed before the crash: the file is short only as long as the machine
-            # runs, and after a power cut what was cut off would follow what is appended now. So the size is set anew.
+            # The sync of a truncation may have failed before the crash: the file is then short only in the page cache,
+            # and after a power cut the bytes cut off would follow those appended now. So the size is set again.
             self._lengthen(file, active.size_bytes + 1)
         file.truncate(active.size_bytes)
         for segment in log.segments[log.settled_segments :]:
@@ -297,10 +298,10 @@ class _TailScan:
                 raise
 
     def _write_again(self, segment: Segment) -> None:
-        """Writes what the ledger does not vouch for once more, so that the sync to come is an honest one.
+        """Rewrites the bytes that the ledger does not cover, so that the next sync really stores them.
 
-        A sync may have failed before the crash: what it covered can be read as long as the machine runs, but is neither
-        on the disk nor would any later sync bring it there (fsyncgate).
+        A sync may have failed before the crash: the bytes that it covered can be read while the machine runs, but are
+        not on the disk, and no later sync would write them (fsyncgate).
         """
         entry, position = self.entry, 0
         if entry is not None and segment.base_offset <= entry.segment_base:

@@ -1,7 +1,7 @@
-"""Reading everything again, to find what has changed by itself.
+"""Scrubbing: rereads everything to find stored data that has changed.
 
-Nothing is repaired here and nothing is cut: whatever does not match is named. Batches are held against their own
-checksums, and what those do not cover against the running checksum that was taken when they were written.
+Nothing is repaired or truncated here; every mismatch is reported. Batches are compared with their own checksums, and
+the bytes that those do not cover with the running checksum that was computed when they were written.
 """
 
 from penstock.log import checked, manifest
@@ -13,11 +13,11 @@ from penstock.model.ports import Disk
 
 
 def scrub(log: Log, disk: Disk) -> list[str]:
-    """One sentence for everything that is not as it was written."""
+    """Returns one sentence for each difference from what was written."""
     found: list[str] = []
     for segment in log.segments:
         found += _scrub_segment(log, disk, segment)
-        if segment.index is None:  # else it is in memory, and its file is not in use
+        if segment.index is None:  # otherwise it is in memory, and its file is not in use
             found += _scrub_index(log, disk, segment)
     for offset, has_any in log.snapshots:
         if has_any:

@@ -1,4 +1,4 @@
-"""One segment: a file of batches, one after another, and what is known of it without reading it."""
+"""One segment: a file of consecutive batches, and its metadata in memory."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ NO_TIMESTAMP = -1
 
 
 class Segment:
-    """What a log knows of one of its segments."""
+    """Metadata of one segment."""
 
     __slots__ = (
         "base_offset",
@@ -44,24 +44,24 @@ class Segment:
         self.base_offset = base_offset
         self.generation = generation
         self.name = f"{base_offset:020d}-{generation}"
-        """The file's name without its ending; a replaced segment has the next generation."""
+        """The file's name without its ending; a replacement of a segment has a higher generation."""
         self.end_offset = base_offset if end_offset is None else end_offset
         self.size_bytes = size_bytes
         self.max_timestamp_ms = max_timestamp_ms
         self.first_timestamp_ms = first_timestamp_ms
         self.header_sum = header_sum
         self.header_seed = header_seed
-        """What the running checksum started from: the end of the segment before, so that none stands alone."""
+        """Initial value of the running checksum: the final value of the previous segment, which chains segments."""
         self.written_ms = NO_TIMESTAMP
-        """Wall time of the last append, which ages records without timestamps; -1 if it is not known."""
+        """Wall-clock time of the last append, used as the age of records without timestamps; -1 if unknown."""
         self.index: ActiveIndex | None = None
-        """Present while the segment is written; a sealed segment's index is mapped on demand."""
+        """Set until the segment is sealed; a sealed segment's index is mapped on demand."""
 
     def __repr__(self) -> str:
         return f"<segment {self.name}: offsets {self.base_offset} to {self.end_offset}, {self.size_bytes} bytes>"
 
     def take(self, batch: BatchView, head: Buffer) -> None:
-        """Takes in a batch that lies at the segment's end now; `head` starts with its header."""
+        """Adds a batch that now lies at the segment's end; `head` starts with its header."""
         self.size_bytes += batch.size_bytes
         self.end_offset = batch.last_offset + 1
         self.header_sum = crc32c(memoryview(head)[:CRC_COVERS_FROM], self.header_sum)
@@ -72,11 +72,11 @@ class Segment:
 
     @property
     def age_from_ms(self) -> int:
-        """The time from which retention counts: the highest timestamp, else the last append (as Kafka's file time)."""
+        """The time from which retention counts: the highest timestamp, else the last append (Kafka: file time)."""
         return self.max_timestamp_ms if self.max_timestamp_ms != NO_TIMESTAMP else self.written_ms
 
     def to_list(self) -> list[int]:
-        """For the manifest."""
+        """Encodes the segment for the manifest."""
         return [
             self.base_offset,
             self.generation,
@@ -89,14 +89,14 @@ class Segment:
         ]
 
     def start_again(self, header_seed: int | None = None) -> "Segment":
-        """The same segment as it was when nothing was in it."""
+        """Returns the same segment without batches."""
         fresh = Segment(self.base_offset, self.generation)
         fresh.header_sum = fresh.header_seed = self.header_seed if header_seed is None else header_seed
         return fresh
 
     @classmethod
     def parse_name(cls, name: str) -> "Segment | None":
-        """The segment that a file name speaks of."""
+        """Returns the segment that a file name denotes, None for other names."""
         stem, dot, ending = name.rpartition(".")
         base, dash, generation = stem.partition("-")
         if not dot or ending != "log" or not dash or len(base) != 20 or not (base + generation).isdecimal():
@@ -105,9 +105,9 @@ class Segment:
 
 
 def scan_headers(file: File, position: int, end: int, read_bytes: int = SCAN_BYTES) -> Iterator[tuple[int, BatchView]]:
-    """(position, batch) of whole batches from a position on, read in pieces; only their headers may be looked at.
+    """Yields (position, batch) of whole batches from a position, read in pieces; only their headers may be used.
 
-    Stops with TornBatch where the bytes end inside a batch, with CorruptBatch where no batch can be.
+    Raises TornBatch where the bytes end inside a batch, CorruptBatch where there is no valid header.
     """
     buffer, start = b"", position
     while position < end:
@@ -121,7 +121,7 @@ def scan_headers(file: File, position: int, end: int, read_bytes: int = SCAN_BYT
 
 
 def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchView]]:
-    """(position, batch) of whole batches with all their bytes at hand, so that checksums can be verified."""
+    """Yields (position, batch) of whole batches with all their bytes, so that checksums can be verified."""
     buffer, start = b"", position
     while position < end:
         if position + HEADER_BYTES > start + len(buffer):

@@ -1,4 +1,4 @@
-"""How one log behaves. Names follow Kafka's topic settings where there is one."""
+"""Settings of one log. Names follow Kafka's topic settings where Kafka has one."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,7 +12,7 @@ class Durability(Enum):
     FSYNC = "fsync"
     """When it is on stable storage: survives a power cut of every node at once."""
     REPLICATED = "replicated"
-    """When it is written: survives any process crash, and power cuts of fewer nodes than there are copies."""
+    """When it is written: survives any process crash, and power cuts of fewer nodes than there are replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class LogSettings:
     retention_bytes: int | None = None
     producer_expiration_ms: int = 24 * 3_600_000
     flush_messages: int | None = None
-    """Where appends do not wait for syncs: sync after this many records."""
+    """If appends do not wait for syncs: sync after this many records."""
     flush_ms: int | None = None
-    """Where appends do not wait for syncs: sync after this long; None leaves it to the node."""
+    """If appends do not wait for syncs: sync after this time; None uses the node's default."""
 
     waits_for_sync: bool = field(init=False)
     """Whether an append counts only once it is on stable storage."""

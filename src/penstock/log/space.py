@@ -1,8 +1,8 @@
-"""Room on the disk. A disk that is full is not one that fails: what it refused may be tried again, and is undone first.
+"""Disk space. A full disk is not a failed disk: a refused write is undone and may be retried.
 
-Emptying a full disk takes a little room itself: a deletion is written down before anything goes. So each data directory
-keeps a reserve, a file of zeros that gives way to what frees room and to what a start needs, and to nothing else. It is
-synced when there is time: a disk may become full while a node that has lost its power is down.
+Freeing space on a full disk needs a little space itself: a deletion is recorded before any file is removed. So each
+data directory keeps a reserve, a file of zeros that is released only for operations that free space or that a start
+needs. It is synced when there is time: a disk may become full while a node that has lost its power is down.
 """
 
 from collections.abc import Callable
@@ -22,17 +22,17 @@ _PIECE_BYTES_MIN = 512
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there was no room, or none left for us."""
+    """Whether the disk or the quota is full."""
     return error.errno in (ENOSPC, EDQUOT)
 
 
 def full_or(error: OSError) -> Exception:
-    """DiskFull if that is what it means, else the error itself."""
+    """DiskFull if the error means a full disk, otherwise the error itself."""
     return DiskFull(f"the disk is full: {error}; free space and try again") if is_full(error) else error
 
 
 class Reserve:
-    """Room that is kept back. Zero bytes keep none."""
+    """Reserved disk space. A size of zero reserves none."""
 
     def __init__(self, disk: Disk, size_bytes: int) -> None:
         self._disk = disk
@@ -42,17 +42,17 @@ class Reserve:
         self._times_spent = 0
 
     def find(self) -> None:
-        """Counts on what an earlier life has left."""
+        """Adopts the reserve of an earlier run."""
         if self.size_bytes and self._disk.exists(RESERVE):
             file = self._disk.open(RESERVE)
             self.held_bytes = file.size()
             file.close()
 
     def fill(self) -> None:
-        """Takes what is missing, or as much of it as there is."""
+        """Allocates the missing part of the reserve, as far as there is space."""
         if self.held_bytes >= self.size_bytes:
             return
-        with suppress(OSError):  # another time
+        with suppress(OSError):  # retried later
             file = self._disk.open(RESERVE, create=True)
             try:
                 self.held_bytes = file.size()
@@ -66,11 +66,11 @@ class Reserve:
                 file.close()
 
     async def outlast(self) -> None:
-        """Has a power cut leave it there."""
+        """Makes the reserve survive a power cut."""
         held_bytes, times_spent = self.held_bytes, self._times_spent
         if held_bytes == self._synced_bytes:
             return
-        with suppress(OSError):  # another time
+        with suppress(OSError):  # retried later
             file = self._disk.open(RESERVE)
             try:
                 await file.sync()
@@ -81,10 +81,10 @@ class Reserve:
                 self._synced_bytes = held_bytes
 
     def spend(self, work: Callable[[], T]) -> T:
-        """Does something that writes; if the disk is full, once more with the reserve.
+        """Runs work that writes; if the disk is full, runs it once more with the reserve released.
 
-        The work must leave nothing behind when it raises DiskFull. Nobody else runs between the reserve's going and its
-        coming back, so what the work does not need is not lost to others of this process.
+        The work must leave nothing behind when it raises DiskFull. No other task runs while the reserve is released, so
+        space that the work does not need is not lost to other tasks of this process.
         """
         try:
             return work()

@@ -1,42 +1,52 @@
-"""Finding the batch that answers a question about time, by segments, indexes and headers, in bounded steps.
+"""Lookup of batches by timestamp, through segments, indexes and headers, in bounded steps.
 
-Records are not opened here, and a step reads at most HEADERS_AT_ONCE headers: then it tells at which offset to go on,
-and the log may have changed by then. Headers of clients may lie about their highest timestamp under `header`
-validation; then another batch is looked at, or the answer is only as good as the header.
+A step decodes no records and reads at most HEADERS_AT_ONCE headers; then it returns the offset at which to continue,
+and the log may have changed by then. Under `header` validation a client's header may declare a wrong highest timestamp;
+then another batch is examined, or the result is only as accurate as the header.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from penstock.log.log import Log
 from penstock.log.segment import Segment, scan_headers
+from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.ports import File
+from penstock.records import stamps
 from penstock.records.header import HEADER_BYTES, BatchView
 
-if TYPE_CHECKING:
-    from penstock.log.log import Log
-
 HEADERS_AT_ONCE: Final = 200
+LOOKED_AT_BYTES_MAX: Final = DEFAULT_LIMITS.batch_decompressed_bytes_max
+"""Limit on the decompressed size of a batch that is decoded for a lookup by time."""
+
+
+class TimedOffset(NamedTuple):
+    """A record found by its timestamp."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
 
 
 class Newest(NamedTuple):
-    """The first batch with the highest timestamp of those that were looked at."""
+    """The first batch with the highest timestamp among those examined."""
 
     timestamp_ms: int
     base_offset: int
 
 
 class Step(NamedTuple):
-    """How far a search for the newest batch has come."""
+    """Progress of a search for the newest batch."""
 
     next_offset: int | None
-    """Where to go on; None when everything was looked at."""
+    """Where to continue; None when everything was examined."""
     best: Newest | None
 
 
-def batch_since(log: "Log", timestamp_ms: int, offset: int, limit: int) -> BatchView | int | None:
-    """The first batch from `offset` on whose header promises a record with at least this timestamp.
+def batch_since(log: Log, timestamp_ms: int, offset: int, limit: int) -> BatchView | int | None:
+    """Finds the first batch from `offset` on whose header declares a record with at least this timestamp.
 
-    A number is the offset at which to go on; None says that there is none below `limit`.
+    A number is the offset at which to continue; None means that there is none below `limit`.
     """
     left = HEADERS_AT_ONCE
     for segment in log.segments_from(offset):
@@ -60,8 +70,8 @@ def batch_since(log: "Log", timestamp_ms: int, offset: int, limit: int) -> Batch
     return None
 
 
-def newest_batch(log: "Log", offset: int, limit: int, best: Newest | None = None) -> Step:
-    """Looks for the newest batch that begins at `offset` or behind it, and ends before `limit`."""
+def newest_batch(log: Log, offset: int, limit: int, best: Newest | None = None) -> Step:
+    """Searches for the newest batch that begins at or after `offset` and ends before `limit`."""
     left = HEADERS_AT_ONCE
     for segment in log.segments_from(offset):
         if segment.base_offset >= limit:
@@ -89,8 +99,8 @@ def newest_batch(log: "Log", offset: int, limit: int, best: Newest | None = None
     return Step(None, best)
 
 
-def _newest_of_whole(log: "Log", segment: Segment, limit: int) -> Newest | None:
-    """The newest batch of a segment below `limit`: the index knows the highest timestamp up to each entry."""
+def _newest_of_whole(log: Log, segment: Segment, limit: int) -> Newest | None:
+    """The newest batch of a segment below `limit`: the index has the highest timestamp up to each entry."""
     index, file, interval = log.index_of(segment), log.file_of(segment), log.settings.index_interval_bytes
     highest, tail_best = segment.max_timestamp_ms, None
     if segment.end_offset > limit:
@@ -116,8 +126,8 @@ def _last_offset_at(file: File, position: int, segment: Segment) -> int:
     return batch.last_offset
 
 
-def newest_candidates(log: "Log", best: Newest | None, limit: int) -> Iterator[BatchView]:
-    """Batches to open for the newest record, by offset: the newest one, and those that are only partly in range."""
+def newest_candidates(log: Log, best: Newest | None, limit: int) -> Iterator[BatchView]:
+    """Yields batches to decode for the newest record, by offset: the newest one, and those only partly in range."""
     newest = [] if best is None else [(best.base_offset, True)]
     for offset, is_whole in ((log.start_offset, False), *newest, (limit, False)):
         found = batch_at(log, offset)
@@ -125,8 +135,8 @@ def newest_candidates(log: "Log", best: Newest | None, limit: int) -> Iterator[B
             yield found
 
 
-def batch_at(log: "Log", offset: int) -> BatchView | None:
-    """The batch that holds an offset, with its records."""
+def batch_at(log: Log, offset: int) -> BatchView | None:
+    """Reads the batch that contains an offset, with its records."""
     for segment in log.segments_from(offset):
         start = log.index_of(segment).position_for_offset(max(0, offset - segment.base_offset))
         file = log.file_of(segment)
@@ -137,5 +147,34 @@ def batch_at(log: "Log", offset: int) -> BatchView | None:
 
 
 def loaded(file: File, position: int, batch: BatchView) -> BatchView:
-    """A batch with its records."""
+    """Reads a batch with its records."""
     return BatchView(file.read(position, batch.size_bytes))
+
+
+def offset_for_time(log: Log, timestamp_ms: int, *, limit: int) -> TimedOffset | None:
+    """The first record below `limit` with at least this timestamp (R29: never one that is not stable yet)."""
+    offset = log.start_offset
+    while True:
+        found = batch_since(log, timestamp_ms, offset, limit)
+        if found is None:
+            return None
+        if isinstance(found, int):
+            offset = found
+            continue
+        stamp = stamps.first_since(found, timestamp_ms, log.start_offset, limit, LOOKED_AT_BYTES_MAX)
+        if stamp is not None:
+            return TimedOffset(*stamp, found.leader_epoch)
+        offset = found.last_offset + 1
+
+
+def offset_of_max_timestamp(log: Log, *, limit: int) -> TimedOffset | None:
+    """The first record below `limit` with the highest timestamp of all."""
+    step = Step(log.start_offset, None)
+    while step.next_offset is not None:
+        step = newest_batch(log, step.next_offset, limit, step.best)
+    best: TimedOffset | None = None
+    for batch in newest_candidates(log, step.best, limit):
+        stamp = stamps.latest(batch, log.start_offset, limit, LOOKED_AT_BYTES_MAX)
+        if stamp is not None and (best is None or stamp.timestamp_ms > best.timestamp_ms):
+            best = TimedOffset(*stamp, batch.leader_epoch)
+    return best

@@ -1,8 +1,8 @@
-"""Cutting a log's end off, as a follower does that has diverged from its leader.
+"""Truncation of a log's end, for a follower that has diverged from its leader.
 
-The ledger is lowered before a byte goes, so that a crash in between finds more than was promised, never less. Nothing
-is appended before the cut is on stable storage: else old and new bytes could mix in one tail. On a full disk the
-reserve gives way: whoever no longer leads because of that has to be cut before it can follow.
+The ledger is lowered before a byte is removed, so that a crash in between finds more than was promised, never less.
+Nothing is appended before the truncation is on stable storage: otherwise old and new bytes could mix in one tail. On a
+full disk the reserve is used: a leader that steps down for lack of space must be truncated before it can follow.
 """
 
 from penstock.log import manifest
@@ -19,7 +19,7 @@ from penstock.model.ports import Disk, File
 
 
 async def truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, *, now_ms: int) -> None:
-    """Removes every batch that reaches to or behind `end_offset`."""
+    """Removes every batch with an offset at or after `end_offset`."""
     _require_online(log)
     if end_offset >= log.written_end:
         return
@@ -35,14 +35,14 @@ async def truncate(log: Log, disk: Disk, ledger: Ledger, end_offset: int, *, now
                 await _truncate(log, disk, ledger, keep, shortened, file, now_ms)
         finally:
             file.close()
-    except (OSError, DiskFull, CorruptBatch) as error:  # half of it is done, and must not be gone on with
+    except (OSError, DiskFull, CorruptBatch) as error:  # it is half done, and must not be continued
         log.fail(f"a truncation failed: {error}")
         raise StorageError(f"{log.path} is offline: {log.offline_reason}") from error
-    _require_online(log)  # our sync may have come after one that failed, and then says nothing
+    _require_online(log)  # our sync may have followed one that failed, and then proves nothing
 
 
 async def restart_at(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
-    """Forgets everything and goes on at an offset, as a follower does that its leader's log has left behind."""
+    """Discards all records and restarts at an offset, for a follower whose leader's log begins after its end."""
     try:
         log.start_offset = offset
         await _restart(log, disk, ledger, offset)
@@ -59,7 +59,7 @@ def _require_online(log: Log) -> None:
 
 async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     gone = log.segments
-    log.void_syncs()  # a round must not promise anew what is given up here
+    log.void_syncs()  # a round must not promise again what is discarded here
     await ledger.record([LedgerEntry(log.identity.number, 0, 0, 0, 0, log.high_watermark)])
     fresh = Segment(offset, 1 + max(segment.generation for segment in gone))
     fresh.index = ActiveIndex()
@@ -68,14 +68,14 @@ async def _restart(log: Log, disk: Disk, ledger: Ledger, offset: int) -> None:
     file.close()
     await disk.sync_dir(log.path)
     _adopt(log, [fresh])
-    log.epochs = EpochHistory()  # what comes now may be of any epoch, also of one before those that we had
+    log.epochs = EpochHistory()  # new records may have any epoch, even one before the discarded ones
     log.snapshots = [(offset, False)]
     log.pending_snapshots = []
     log.producers = ProducerStates()
     await manifest.write(log, disk, 0, log.reserve)
     await ledger.record([log.ledger_entry()])
     remove_segments(log, disk, gone)
-    await disk.sync_dir(log.path)  # else a removed segment could come back and fit behind what is appended now
+    await disk.sync_dir(log.path)  # else a removed segment could reappear and follow the records appended now
     log.synced_end = log.written_end
 
 
@@ -97,10 +97,11 @@ def _adopt(log: Log, segments: list[Segment]) -> None:
 async def _truncate(
     log: Log, disk: Disk, ledger: Ledger, keep: int, shortened: Segment, file: File, now_ms: int
 ) -> None:
-    segment = log.segments[keep]
-    said = ledger.entries.get(log.identity.number)  # also by a round that is under way
-    # The ledger must not name a segment that is cut to nothing: its file may not be on the disk yet, and recovery would
-    # then find the promised end in no file. The ledger's entry for the segment before stays true.
+    assert log.start_offset <= shortened.end_offset < log.written_end, f"{log} is cut to {shortened}"
+    segment, cut_end = log.segments[keep], shortened.end_offset
+    said = ledger.entries.get(log.identity.number)  # possibly of a round in progress
+    # The ledger must not name a segment that is truncated to zero bytes: its file may not be on the disk yet, and
+    # recovery would then find the promised end in no file. The ledger's entry for the segment before stays true.
     is_promised = said is not None and (
         said.end_offset > shortened.end_offset or (said.end_offset == shortened.end_offset and shortened.size_bytes > 0)
     )
@@ -109,7 +110,7 @@ async def _truncate(
     log.epochs.cut_end(log.written_end)
     log.snapshots = [(offset, has_any) for offset, has_any in log.snapshots if offset <= shortened.base_offset]
     log.pending_snapshots = [kept for kept in log.pending_snapshots if kept[0] <= shortened.base_offset]
-    if is_promised:  # else the ledger says less already, and segments before this one may not be synced yet
+    if is_promised:  # else the ledger already promises less, and earlier segments may not be synced yet
         await ledger.record([log.ledger_entry()])
     if log.settled_segments > keep:
         await manifest.write(log, disk, keep, log.reserve)
@@ -120,6 +121,7 @@ async def _truncate(
     await disk.sync_dir(log.path)
     file.truncate(shortened.size_bytes)
     await file.sync()
+    assert log.written_end == cut_end, f"{log}: appended to while it was cut"
     log.forget_unsynced([segment])
     if not is_promised:
         log.note_unsynced(shortened)
@@ -128,11 +130,11 @@ async def _truncate(
 
 
 def _shortened(file: File, segment: Segment, end_offset: int, path: str) -> Segment:
-    """The segment as it will be, from its batches that stay.
+    """Computes the segment after truncation, from the batches that remain.
 
-    Their headers are read from the file, and the ledger will vouch for what was read. So the whole segment is compared
-    with its checksums first: else a bit that has flipped in a header would be recorded as what was written, or decide
-    which batches go.
+    Their headers are read from the file, and the ledger will vouch for them. So the whole segment is compared with its
+    checksums first: otherwise a flipped bit in a header would be recorded as written, or decide which batches are
+    removed.
     """
     fresh, whole = segment.start_again(), segment.start_again()
     fresh.written_ms = segment.written_ms

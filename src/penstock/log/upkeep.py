@@ -1,8 +1,8 @@
-"""What a log has done to it now and then: sealing, deleting from the front, retention, replacing segments.
+"""Maintenance of a log: sealing, deletion from the front, retention, replacing segments.
 
-Each step leaves a log that opens correctly if the power goes between any two of its lines: first make the new state
-durable, then let the manifest name it, then remove what it no longer names. Where there is no room for that, the log is
-as it was; what frees room may use the reserve.
+Each step leaves a log that opens correctly after a power cut between any two of its lines: first the new state is made
+durable, then the manifest names it, then files that it no longer names are removed. If there is no space for that, the
+log is unchanged; steps that free space may use the reserve.
 """
 
 from contextlib import suppress
@@ -18,9 +18,9 @@ from penstock.model.ports import Disk
 
 
 async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
-    """Seals every segment behind which a new one was started, and has the manifest list them.
+    """Seals every segment that is followed by a newer one, and lists them in the manifest.
 
-    Not while a round of group commit syncs one of them: if that sync fails, ours may report success for what is lost.
+    Not while a round of group commit syncs one of them: if that sync fails, ours may report success for lost data.
     """
     count = len(log.segments) - 1
     if log.offline_reason is not None or count == log.settled_segments:
@@ -31,7 +31,7 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
             await _seal(log, disk, segment, reserve)
         for offset, snapshot in pending:
             await _keep_snapshot(log, disk, offset, snapshot, reserve)
-        if log.offline_reason is not None:  # our sync may have come after one that failed, and then says nothing
+        if log.offline_reason is not None:  # our sync may have followed one that failed, and then proves nothing
             raise StorageError(f"{log.path} is offline: {log.offline_reason}")
         if any(segment.base_offset in log.syncing for segment in log.segments[log.settled_segments : count]):
             _put_back(log, pending, snapshots_before)
@@ -44,7 +44,7 @@ async def settle(log: Log, disk: Disk, reserve: Reserve | None = None) -> None:
             if has_any and disk.exists(log.snapshot_path(offset)):
                 disk.unlink(log.snapshot_path(offset))
     except DiskFull:
-        # Sealed another time; until then it would be scanned.
+        # Sealed later; until then the segments are scanned after a crash.
         _put_back(log, pending, snapshots_before)
         raise
     except OSError as error:
@@ -69,7 +69,7 @@ async def _seal(log: Log, disk: Disk, segment: Segment, reserve: Reserve | None)
 
 
 def _take_pending(log: Log, offset_max: int) -> list[tuple[int, ProducerSnapshot]]:
-    """Not those of segments that were started meanwhile: what they speak of is not synced yet."""
+    """Takes pending snapshots up to an offset. Those of segments started meanwhile describe unsynced records."""
     pending = [kept for kept in log.pending_snapshots if kept[0] <= offset_max]
     log.pending_snapshots = [kept for kept in log.pending_snapshots if kept[0] > offset_max]
     return pending
@@ -86,7 +86,7 @@ async def _keep_snapshot(
 
 
 async def delete_before(log: Log, disk: Disk, offset: int) -> None:
-    """Moves the start of the log forward (DeleteRecords, retention); segments wholly before it go."""
+    """Moves the log start offset forward (DeleteRecords, retention) and removes the segments wholly before it."""
     if not log.start_offset <= offset <= log.high_watermark:
         raise OffsetOutOfRange(
             f"records can be deleted from {log.start_offset} to the high watermark {log.high_watermark}, not {offset}"
@@ -95,14 +95,15 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
         return
     if log.offline_reason is not None:
         raise StorageError(f"{log.path} is offline: {log.offline_reason}")
-    with suppress(DiskFull):  # what cannot be sealed now stays a while longer
+    with suppress(DiskFull):  # a segment that cannot be sealed now is removed later
         await settle(log, disk, log.reserve)
     gone = [s for s in log.segments[: log.settled_segments] if s.end_offset <= offset]
     try:
         if log.synced_end < offset:
             await _sync_to(log, disk, offset)
         await manifest.write(log, disk, log.settled_segments, log.reserve, Front(offset, len(gone)))
-        # Only now: a start that readers have seen must not go back when the power goes.
+        assert log.segments[: len(gone)] == gone, f"{log}: other segments than those that the manifest left out"
+        # Only now: a log start that readers have seen must not go back after a power cut.
         log.start_offset = offset
         log.segments = log.segments[len(gone) :]
         log.settled_segments -= len(gone)
@@ -114,9 +115,9 @@ async def delete_before(log: Log, disk: Disk, offset: int) -> None:
 
 
 async def _sync_to(log: Log, disk: Disk, offset: int) -> None:
-    """Makes records before an offset durable, also where the topic does not ask for that (durability "replicated").
+    """Makes records before an offset durable, even if the topic does not require it (durability "replicated").
 
-    Else a power cut could leave a log that ends before it starts, and offsets would be given twice.
+    Otherwise a power cut could leave a log that ends before it starts, and offsets would be assigned twice.
     """
     for segment in log.segments[log.settled_segments :]:
         if segment.base_offset < offset:
@@ -125,12 +126,12 @@ async def _sync_to(log: Log, disk: Disk, offset: int) -> None:
                 await data.sync()
             finally:
                 data.close()
-    if log.offline_reason is not None:  # our sync may have come after one that failed, and then says nothing
+    if log.offline_reason is not None:  # our sync may have followed one that failed, and then proves nothing
         raise StorageError(f"{log.path} is offline: {log.offline_reason}")
 
 
 def remove_segments(log: Log, disk: Disk, segments: list[Segment]) -> None:
-    """Removes the files of segments that the manifest no longer names; slices that are being sent stay readable."""
+    """Removes the files of segments that the manifest no longer names; slices being sent stay readable."""
     log.forget_unsynced(segments)
     for segment in segments:
         for ending in ("log", "index"):
@@ -147,10 +148,10 @@ def close_files(log: Log) -> None:
 
 
 async def apply_retention(log: Log, disk: Disk, now_ms: int) -> int:
-    """Deletes segments that are too old or too much, never beyond the high watermark; the number that went."""
+    """Deletes segments beyond the time or size limit, never past the high watermark; returns their number."""
     log.producers.expire(now_ms, log.settings.producer_expiration_ms)
     if _is_expired(log, log.active, now_ms) and log.active.size_bytes and log.high_watermark >= log.written_end:
-        with suppress(DiskFull):  # what lies before it can go all the same
+        with suppress(DiskFull):  # earlier segments can be deleted nevertheless
             log.roll()
     start, count = log.start_offset, len(log.segments)
     size_bytes = log.size_bytes
@@ -171,7 +172,7 @@ def _is_expired(log: Log, segment: Segment, now_ms: int) -> bool:
 
 
 async def replace_segments(log: Log, disk: Disk, old: list[Segment], new: Segment) -> None:
-    """Puts one finished segment in the place of sealed neighbours, as compaction and sealing do.
+    """Replaces adjacent sealed segments with one finished segment, for compaction.
 
     The new segment's files are already written under its name (same base, a higher generation), synced or not. If the
     disk is full they are removed again.
@@ -189,12 +190,16 @@ async def replace_segments(log: Log, disk: Disk, old: list[Segment], new: Segmen
             finally:
                 file.close()
         await disk.sync_dir(log.path)
+        assert log.segments[at : at + len(old)] == old, f"{log}: other segments than those that were rewritten"
         new.written_ms = max(segment.written_ms for segment in old)
+        # Both change together: an append during the write below must not take the active segment for a sealed one.
         log.segments[at : at + len(old)] = [new]
-        await manifest.write(log, disk, log.settled_segments - len(old) + 1)
+        log.settled_segments -= len(old) - 1
+        await manifest.write(log, disk, log.settled_segments)
         remove_segments(log, disk, old)
     except DiskFull:
         log.segments[at : at + 1] = old
+        log.settled_segments += len(old) - 1
         remove_segments(log, disk, [new])
         raise
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Cluster state: metadata records, the immutable image that they make, the controller that writes them, settings."""
+"""Cluster state: metadata records, the immutable image built from them, the controller that writes them, settings."""

@@ -1,18 +1,18 @@
-"""Where replicas should lie that do not: what to move next, and from where to where. A function of the image alone.
+"""Plans the next moves of replicas between brokers, as a function of the image alone.
 
-A broker that is being decommissioned, or was forgotten, is emptied; one that has joined receives its share; evenly
-means that no broker is further than TOLERANCE from the mean. A move replaces one broker of a partition by another,
-never brings replicas closer together than they are (racks). Where the one that goes was first, whoever is first least
-often is first now, so that leaders are spread as well. How many are under way to one broker is bounded; what is planned
-but not begun is not remembered anywhere. Every move that evens out makes loads more equal by at least one replica, so
-that moving ends.
+A broker that is being decommissioned, or was unregistered, is emptied; a broker that has joined receives its share. The
+load is even if no broker is further than TOLERANCE from the mean. A move replaces one broker of a partition by another
+and never reduces the number of its racks. If the replaced broker was the first replica, the broker that is first least
+often becomes first, so that leaders are spread as well. The number of moves in progress to one broker is bounded; moves
+that are planned but not begun are not stored. Every balancing move makes loads more equal by at least one replica, so
+moving ends.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from penstock.metadata.image import NO_LEADER, Broker, Partition
-from penstock.metadata.index import PartitionIndex, Placed
+from penstock.metadata.index import PartitionEntry, PartitionIndex
 from penstock.metadata.reassignment import target_replicas
 from penstock.metadata.view import is_leaving
 
@@ -20,19 +20,19 @@ TOLERANCE: Final = 0.05
 
 
 class Move(NamedTuple):
-    """A partition and where it shall lie."""
+    """A partition and its target replicas."""
 
-    placed: Placed
+    entry: PartitionEntry
     replicas: tuple[int, ...]
 
 
 def plan_moves(index: PartitionIndex, per_broker_max: int, moves_max: int) -> list[Move]:
-    """What to begin now: at most `moves_max`, and not more than may be under way to each broker."""
+    """Moves to begin now: at most `moves_max`, and at most `per_broker_max` in progress to each broker."""
     return _Plan(index, per_broker_max, moves_max).made()
 
 
 class _Plan:
-    """A plan in the making: loads as they will be."""
+    """A plan under construction, with loads as they will be."""
 
     def __init__(self, index: PartitionIndex, per_broker_max: int, moves_max: int) -> None:
         image = index.image
@@ -44,7 +44,7 @@ class _Plan:
         self._load = {number: index.held.get(number, 0) for number in self._staying}
         self._first = {number: index.preferred.get(number, 0) for number in self._staying}
         self._arriving = {number: index.arriving.get(number, 0) for number in self._staying}
-        self._lists: dict[int, list[Placed]] = {}
+        self._lists: dict[int, list[PartitionEntry]] = {}
         self._moves: list[Move] = []
         self._taken: set[tuple[bytes, int]] = set()
 
@@ -58,33 +58,33 @@ class _Plan:
     # --- emptying -------------------------------------------------------------------------------------------------
 
     def _redirect(self) -> None:
-        """Who is on the way to a broker that leaves, or that is gone, goes elsewhere."""
+        """Redirects replicas that are moving to a broker that leaves or is gone."""
         if not any(count and number not in self._load for number, count in self._index.arriving.items()):
             return
-        for placed in self._index.moving:
-            for gone in placed.partition.adding_replicas:
-                if gone not in self._load and self._replace(placed, gone, target_replicas(placed.partition)):
-                    break  # one at a time: the next plan sees to the others
+        for entry in self._index.moving:
+            for gone in entry.partition.adding_replicas:
+                if gone not in self._load and self._replace(entry, gone, target_replicas(entry.partition)):
+                    break  # one at a time: the next plan handles the others
 
     def _drain(self) -> None:
         for number in sorted(self._index.held):
             if number in self._load or not self._index.held[number]:
                 continue
-            for placed in self._index.of_broker(number):
+            for entry in self._index.of_broker(number):
                 if len(self._moves) >= self._moves_max or next(self._targets(), None) is None:
                     return
-                if self._is_movable(placed):
-                    self._replace(placed, number, placed.partition.replicas)
+                if self._is_movable(entry):
+                    self._replace(entry, number, entry.partition.replicas)
 
-    def _replace(self, placed: Placed, old: int, replicas: tuple[int, ...]) -> bool:
-        """Begins a move away from `old` to the broker that has least of those who can take it."""
+    def _replace(self, entry: PartitionEntry, old: int, replicas: tuple[int, ...]) -> bool:
+        """Begins a move from `old` to the least loaded broker that can take the replica."""
         for new in sorted(self._targets(), key=lambda number: (self._load[number], number)):
-            if self._fits(placed.partition, replicas, old, new):
-                self._begin(placed, old, new, replicas)
+            if self._fits(entry.partition, replicas, old, new):
+                self._begin(entry, old, new, replicas)
                 return True
         return False
 
-    # --- evening out ----------------------------------------------------------------------------------------------
+    # --- balancing ------------------------------------------------------------------------------------------------
 
     def _even_out(self) -> None:
         mean = sum(self._load.values()) / len(self._load)
@@ -94,14 +94,14 @@ class _Plan:
             pair = self._next_pair(mean, slack, tired)
             if pair is None:
                 return
-            placed = self._candidate(*pair)
-            if placed is None:
+            entry = self._candidate(*pair)
+            if entry is None:
                 tired.add(pair)
             else:
-                self._begin(placed, *pair, placed.partition.replicas)
+                self._begin(entry, *pair, entry.partition.replicas)
 
     def _next_pair(self, mean: float, slack: float, tired: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """From the fullest to the emptiest, where one of them is too far from the mean."""
+        """The fullest source and the emptiest target of which one is too far from the mean."""
         targets = sorted(self._targets(), key=lambda number: (self._load[number], number))
         sources = sorted(self._load, key=lambda number: (-self._load[number], number))
         for target in targets:
@@ -113,20 +113,18 @@ class _Plan:
                     return source, target
         return None
 
-    def _candidate(self, source: int, target: int) -> Placed | None:
-        """A partition to move, preferably one that also makes the number of first replicas more equal."""
+    def _candidate(self, source: int, target: int) -> PartitionEntry | None:
+        """A partition to move, preferably one that also balances the number of first replicas."""
         wants_first = self._first[source] > self._first[target]
-        second: Placed | None = None
+        second: PartitionEntry | None = None
         if source not in self._lists:
             self._lists[source] = list(self._index.of_broker(source))
-        for placed in self._lists[source]:
-            if not self._is_movable(placed) or not self._fits(
-                placed.partition, placed.partition.replicas, source, target
-            ):
+        for entry in self._lists[source]:
+            if not self._is_movable(entry) or not self._fits(entry.partition, entry.partition.replicas, source, target):
                 continue
-            if (placed.partition.replicas[0] == source) == wants_first:
-                return placed
-            second = second or placed
+            if (entry.partition.replicas[0] == source) == wants_first:
+                return entry
+            second = second or entry
         return second
 
     # --- one move -------------------------------------------------------------------------------------------------
@@ -136,10 +134,10 @@ class _Plan:
             if self._brokers[number].is_fit and self._arriving[number] < self._per_broker_max:
                 yield number
 
-    def _is_movable(self, placed: Placed) -> bool:
-        partition = placed.partition
+    def _is_movable(self, entry: PartitionEntry) -> bool:
+        partition = entry.partition
         is_moving = bool(partition.adding_replicas or partition.removing_replicas)
-        is_taken = (placed.topic.topic_id, placed.number) in self._taken
+        is_taken = (entry.topic.topic_id, entry.number) in self._taken
         return not is_moving and not is_taken and partition.leader != NO_LEADER
 
     def _fits(self, partition: Partition, replicas: tuple[int, ...], old: int, new: int) -> bool:
@@ -152,21 +150,21 @@ class _Plan:
     def _rack(self, number: int) -> str:
         return self._brokers[number].rack or ""
 
-    def _begin(self, placed: Placed, old: int, new: int, replicas: tuple[int, ...]) -> None:
+    def _begin(self, entry: PartitionEntry, old: int, new: int, replicas: tuple[int, ...]) -> None:
         target = tuple(new if each == old else each for each in replicas)
         if replicas[0] == old:
             target = self._with_first(target)
             self._first[target[0]] += 1
             if old in self._first:
                 self._first[old] -= 1
-        self._moves.append(Move(placed, target))
-        self._taken.add((placed.topic.topic_id, placed.number))
+        self._moves.append(Move(entry, target))
+        self._taken.add((entry.topic.topic_id, entry.number))
         self._load[new] += 1
         self._arriving[new] += 1
         if old in self._load:
             self._load[old] -= 1
 
     def _with_first(self, replicas: tuple[int, ...]) -> tuple[int, ...]:
-        """In another order: first whoever of those that stay is first least often."""
+        """The replicas reordered: the staying broker that is first least often comes first."""
         first = min((each for each in replicas if each in self._first), key=self._first.__getitem__)
         return first, *(each for each in replicas if each != first)

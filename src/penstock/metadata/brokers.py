@@ -1,16 +1,15 @@
-"""How the controller decides on brokers: they register, send heartbeats, shut down, fall silent, are forgotten.
+"""Controller decisions on brokers: registration, heartbeats, shutdown, fencing, unregistration.
 
 Answers   codes are Kafka 4.3's. A broker is fenced until it has followed the metadata log up to its own registration.
-Departs   who leaves takes its partitions along in pieces of RECORDS_PER_STEP_MAX: it first goes out of every list of
-          in-sync replicas, and is fenced, registered anew or forgotten with the last piece. A registration or
-          unregistration that is not through with that answers REQUEST_TIMED_OUT and is to be asked again. One that
-          names an epoch before the last active one comes from an earlier life, or from a restored disk, and is told
-          STALE_BROKER_EPOCH; a broker that hears this in earnest registers without one, and is distrusted. One that
-          was not stopped cleanly, but has lost nothing that it had synced, says so by `but_for_unsynced`: it is
-          distrusted only where the topic's own setting durability is 'replicated'. A broker all of whose directories
-          are offline (its disk is full) may say later that they are not, without a restart; until then it leads, and
-          is in sync, only where nobody else could.
-What must stay true: no fenced broker is in sync (but where the cluster keeps no eligible leaders: the last one).
+Departs   a broker leaves its partitions in pieces of RECORDS_PER_STEP_MAX: it is first removed from every ISR, and is
+          fenced, registered again or unregistered with the last piece. A registration or unregistration that has not
+          finished this answers REQUEST_TIMED_OUT and must be sent again. A registration that names an epoch before the
+          last active one comes from an earlier run, or from a restored disk, and gets STALE_BROKER_EPOCH; a live broker
+          that receives this registers without an epoch, and is distrusted. A broker that was not stopped cleanly, but
+          has lost nothing that it had synced, reports `but_for_unsynced`: it is distrusted only where the topic's own
+          setting durability is 'replicated'. A broker whose directories are all offline (its disk is full) may report
+          them online later, without a restart; until then it leads, and is in an ISR, only where no other replica can.
+Invariant: no fenced broker is in an ISR (except the last one, where the cluster keeps no eligible leaders).
 """
 
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from penstock.metadata.cluster_commands import DecommissionBroker, Heard, Heartb
 from penstock.metadata.commands import RegisterBroker, RegisteredBroker, epoch_but_for_unsynced
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import BROKER, TOPIC, Broker, Image
+from penstock.metadata.liveness import WakeAt
 from penstock.metadata.partition_change import change_record, settle
 from penstock.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -31,7 +31,7 @@ from penstock.metadata.records import (
 from penstock.metadata.view import DECOMMISSION, RECORDS_PER_STEP_MAX, Cluster
 from penstock.model.epochs import INT64_EPOCH_MAX
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 Distrust = Callable[[str], bool]
 """Whether a broker may have lost records of a topic."""
@@ -41,14 +41,14 @@ _AGAIN = "The partitions of the broker are being handed over; ask again."
 
 
 class Step(NamedTuple):
-    """One piece of a broker's leaving, and whether it is the last."""
+    """One piece of a broker's departure, and whether it is the last."""
 
     records: list[MetadataRecord]
     is_last: bool
 
 
 def leave_partitions(broker_id: int, cluster: Cluster, *, is_distrusted: Distrust = NOWHERE) -> Step:
-    """Takes a broker out of the in-sync replicas, if distrusted also out of the eligible leaders, of its partitions."""
+    """Removes a broker from the ISR of its partitions and, if distrusted, from their eligible leaders."""
     active = cluster.active - {broker_id}
     records: list[MetadataRecord] = []
     for topic, number, partition in cluster.index.of_broker(broker_id):
@@ -72,7 +72,7 @@ def leave_partitions(broker_id: int, cluster: Cluster, *, is_distrusted: Distrus
 
 
 def fence(broker: Broker, cluster: Cluster) -> Step:
-    """A piece of fencing a broker; the record that says so comes last."""
+    """One piece of fencing a broker; the record that fences it comes last."""
     step = leave_partitions(broker.broker_id, cluster)
     if step.is_last:
         step.records.append(_change(broker, fenced=1))
@@ -96,19 +96,19 @@ def _change(
 
 
 def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[MetadataRecord, RegisteredBroker]:
-    """A broker comes up."""
+    """Registers a broker."""
     image = cluster.image
     known = image.brokers.get(command.broker_id)
     if known is not None and known.incarnation_id == command.incarnation_id:
-        return Decision((), RegisteredBroker(known.epoch))
+        return answer((), RegisteredBroker(known.epoch))
     refused = _refusal(command, known, cluster)
     if refused is not None:
-        return Decision((), refused)
+        return answer((), refused)
     records: list[MetadataRecord] = []
     if known is not None and command.is_fenced:
         step = leave_partitions(known.broker_id, cluster, is_distrusted=_distrust(command, known, cluster))
         if not step.is_last:
-            return Decision(tuple(step.records), RegisteredBroker(-1, ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
+            return answer(tuple(step.records), RegisteredBroker(-1, ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
         records += step.records
     broker_epoch = command.epoch + len(records)  # the record's offset in the metadata log
     assert 0 <= broker_epoch <= INT64_EPOCH_MAX
@@ -124,7 +124,7 @@ def register_broker(command: RegisterBroker, cluster: Cluster) -> Decision[Metad
             log_dirs=command.log_dirs,
         )
     )
-    return Decision(tuple(records), RegisteredBroker(broker_epoch))
+    return answer(tuple(records), RegisteredBroker(broker_epoch))
 
 
 def _distrust(command: RegisterBroker, known: Broker, cluster: Cluster) -> Distrust:
@@ -174,30 +174,30 @@ def _unsupported(command: RegisterBroker, image: Image) -> RegisteredBroker | No
 
 
 def heartbeat(command: Heartbeat, cluster: Cluster, now: int) -> Decision[MetadataRecord, Heard]:
-    """A broker says that it lives, and is told whether it may serve, or stop."""
+    """Answers a heartbeat: whether the broker is fenced, and whether it may stop."""
     broker = cluster.image.brokers.get(command.broker_id)
     if broker is None:
         message = f"Broker id {command.broker_id} is not registered."
-        return Decision((), Heard(code=ErrorCode.BROKER_ID_NOT_REGISTERED, message=message))
+        return answer((), Heard(code=ErrorCode.BROKER_ID_NOT_REGISTERED, message=message))
     if broker.epoch != command.broker_epoch:
         message = f"Expected broker epoch {broker.epoch}, but got broker epoch {command.broker_epoch}"
-        return Decision((), Heard(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
+        return answer((), Heard(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
     is_caught_up = command.metadata_offset >= broker.epoch
     if broker.is_fenced:
         return _while_fenced(command, broker, cluster, now, is_caught_up=is_caught_up)
     if command.wants_fence:
         step = fence(broker, cluster)
-        return Decision(tuple(step.records), Heard(is_caught_up, is_fenced=step.is_last), wake_at=now)
+        return answer(tuple(step.records), Heard(is_caught_up, is_fenced=step.is_last), WakeAt(now))
     if command.wants_shutdown:
         return _shutdown(broker, cluster, now, is_caught_up=is_caught_up)
     can_write = _can_write(command, broker, cluster)
     if can_write != broker.can_write:
-        return Decision((_change(broker, can_write=can_write),), Heard(is_caught_up, is_fenced=False), wake_at=now)
-    return Decision((), Heard(is_caught_up, is_fenced=False))
+        return answer((_change(broker, can_write=can_write),), Heard(is_caught_up, is_fenced=False), WakeAt(now))
+    return answer((), Heard(is_caught_up, is_fenced=False))
 
 
 def _can_write(command: Heartbeat, broker: Broker, cluster: Cluster) -> bool:
-    """Whether one of its directories takes records. A heartbeat that was overtaken by a later one says nothing."""
+    """Whether one of its directories accepts records. A heartbeat that was overtaken by a later one is ignored."""
     session = cluster.liveness.session(broker.broker_id, broker.epoch)
     if session is not None and command.metadata_offset < session.metadata_offset:
         return broker.can_write
@@ -208,57 +208,57 @@ def _while_fenced(
     command: Heartbeat, broker: Broker, cluster: Cluster, now: int, *, is_caught_up: bool
 ) -> Decision[MetadataRecord, Heard]:
     if command.wants_shutdown or broker.is_shutting_down:
-        return Decision((), Heard(is_caught_up, should_shut_down=True))
+        return answer((), Heard(is_caught_up, should_shut_down=True))
     if command.wants_fence or not is_caught_up:
-        return Decision((), Heard(is_caught_up))
+        return answer((), Heard(is_caught_up))
     change = _change(broker, fenced=-1, can_write=_can_write(command, broker, cluster))
-    return Decision((change,), Heard(is_caught_up, is_fenced=False), wake_at=now)
+    return answer((change,), Heard(is_caught_up, is_fenced=False), WakeAt(now))
 
 
 def _shutdown(broker: Broker, cluster: Cluster, now: int, *, is_caught_up: bool) -> Decision[MetadataRecord, Heard]:
-    """Leadership goes first, in pieces; then all others must have learned of it; then the broker may stop."""
+    """Hands over leadership in pieces; once all other brokers have applied that, the broker may stop."""
     waits = Heard(is_caught_up, is_fenced=False)
     if not broker.is_shutting_down:
-        return Decision((_change(broker, shutting_down=1),), waits, wake_at=now)
+        return answer((_change(broker, shutting_down=1),), waits, WakeAt(now))
     session = cluster.liveness.session(broker.broker_id, broker.epoch)
     handed_over_at = None if session is None else session.shutdown_end
     if handed_over_at is None or cluster.liveness.least_offset(cluster.image, broker.broker_id) + 1 < handed_over_at:
-        return Decision((), waits, wake_at=now if cluster.index.has_trouble else None)
+        return answer((), waits, *([WakeAt(now)] if cluster.index.has_trouble else []))
     step = fence(broker, cluster)
-    return Decision(tuple(step.records), Heard(is_caught_up, is_fenced=step.is_last, should_shut_down=step.is_last))
+    return answer(tuple(step.records), Heard(is_caught_up, is_fenced=step.is_last, should_shut_down=step.is_last))
 
 
 def has_handed_over(broker_id: int, cluster: Cluster) -> bool:
-    """Whether a broker that shuts down leads nothing and is in sync nowhere, as far as that can be had."""
+    """Whether a broker that shuts down leads nothing and is in no ISR, as far as possible."""
     return cluster.index.led.get(broker_id, 0) == 0 and not leave_partitions(broker_id, cluster).records
 
 
-# --- leaving for good -------------------------------------------------------------------------------------------------
+# --- unregistration ---------------------------------------------------------------------------------------------------
 
 
 def unregister_broker(command: UnregisterBroker, cluster: Cluster) -> Decision[MetadataRecord, Result]:
-    """A broker is forgotten."""
+    """Unregisters a broker."""
     broker = cluster.image.brokers.get(command.broker_id)
     if broker is None:
         message = f"Broker ID {command.broker_id} is not currently registered."
-        return Decision((), Result(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+        return answer((), Result(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
     step = leave_partitions(broker.broker_id, cluster, is_distrusted=EVERYWHERE)
     if not step.is_last:
-        return Decision(tuple(step.records), Result(ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
+        return answer(tuple(step.records), Result(ErrorCode.REQUEST_TIMED_OUT, _AGAIN))
     if cluster.is_draining(broker.broker_id):
         step.records.append(_decommission(broker.broker_id, is_on=False))
     step.records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
-    return Decision(tuple(step.records), Result())
+    return answer(tuple(step.records), Result())
 
 
 def decommission_broker(command: DecommissionBroker, cluster: Cluster, now: int) -> Decision[MetadataRecord, Result]:
-    """A broker is to be emptied, or no longer."""
+    """Starts or stops emptying a broker."""
     if command.broker_id not in cluster.image.brokers:
         message = f"Broker ID {command.broker_id} is not currently registered."
-        return Decision((), Result(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+        return answer((), Result(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
     if cluster.is_draining(command.broker_id) == command.is_on:
-        return Decision((), Result())
-    return Decision((_decommission(command.broker_id, is_on=command.is_on),), Result(), wake_at=now)
+        return answer((), Result())
+    return answer((_decommission(command.broker_id, is_on=command.is_on),), Result(), WakeAt(now))
 
 
 def _decommission(broker_id: int, *, is_on: bool) -> ConfigRecord:

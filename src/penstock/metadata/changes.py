@@ -1,39 +1,42 @@
-"""What differs between two images: what a server has to do when it learns of the newer one.
+"""Differences between two images, which a server acts on when it receives the newer one.
 
-Images with a common past share what did not change, so this costs some microseconds and the size of the difference.
+Images with a common history share unchanged parts, so this costs some microseconds plus the size of the difference.
 A topic that was deleted and created again under its name is in both lists, with its old and its new id.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.metadata.image import BROKER, TOPIC, Broker, Image, Partition, Topic
 from penstock.metadata.shelves import Resource
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopicChange:
-    """A topic that is still the same topic."""
+    """A changed topic that kept its id."""
 
     old: Topic
     new: Topic
 
-    @property
+    @cached_property
     def partitions(self) -> tuple[tuple[int, Partition | None, Partition], ...]:
-        """Partitions that are new or other than before: number, old, new."""
-        old, new = self.old.partitions, self.new.partitions
-        return tuple((index, old.get(index), now) for index, now in new.items() if old.get(index) != now)
+        """New and changed partitions: number, old, new. Compared once, for all observers."""
+        old = self.old.partitions
+        return tuple(
+            [(index, was, now) for index, now in self.new.partitions.items() if (was := old.get(index)) != now]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """By kind, each sorted by name or number."""
+    """Differences by kind, each sorted by name or number."""
 
     topics_created: tuple[Topic, ...]
     topics_deleted: tuple[Topic, ...]
     topics_changed: tuple[TopicChange, ...]
     configs: tuple[Resource, ...]
-    """Whose settings are other than before. A deleted topic's are not named."""
+    """Resources whose settings changed, without deleted topics."""
     brokers: tuple[tuple[int, Broker | None, Broker | None], ...]
     """Number, old, new."""
     features: Mapping[str, int | None]
@@ -51,7 +54,7 @@ class Changes:
 
 
 def changes_between(old: Image, new: Image) -> Changes:
-    """What happened from the one to the other."""
+    """Compares two images."""
     created: list[Topic] = []
     deleted: list[Topic] = []
     changed: list[TopicChange] = []

@@ -1,7 +1,7 @@
-"""What brokers and operators may ask of the controller of a cluster, and what it answers.
+"""Commands that brokers and operators send to the controller of a cluster, and their replies.
 
-`Heartbeat` and `Tick` are also what an active controller lives on: their soft side (who was heard when) is told to
-`Controller.hear` and `Controller.time_passes`, before the command is decided.
+`Heartbeat` and `Tick` also drive the soft state of an active controller (the time of each broker's last heartbeat):
+`Controller.hear` and `Controller.time_passes` are called before the command is decided.
 """
 
 from dataclasses import dataclass
@@ -15,34 +15,34 @@ from penstock.model.shard import Command
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Done, or why not."""
+    """Success, or the error."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-# --- brokers come, live and go ----------------------------------------------------------------------------------------
+# --- broker lifecycle -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat(Command["Heard"]):
-    """A broker says that it lives, how far it has followed the metadata log, and what it wants."""
+    """Heartbeat of a broker, with its position in the metadata log and its requests."""
 
     broker_id: int
     broker_epoch: int
     metadata_offset: int
-    """The last offset that it has applied."""
+    """The last offset that the broker has applied."""
     log_end: int
     """The end of the metadata log at the controller."""
     wants_fence: bool = False
     wants_shutdown: bool = False
     offline_log_dirs: tuple[bytes, ...] = ()
-    """Its directories that take no records now."""
+    """Directories of the broker that accept no records now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a broker is told about itself."""
+    """Reply to a heartbeat: the state of the broker."""
 
     is_caught_up: bool = False
     is_fenced: bool = True
@@ -53,12 +53,12 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Tick(Command["Ticked"]):
-    """Has the controller do what is due without anybody asking: one bounded piece of it."""
+    """Performs one bounded piece of the controller's own work that is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What was done, for logs and metrics."""
+    """Work done by a Tick, for logs and metrics."""
 
     fenced: tuple[int, ...] = ()
     elected: int = 0
@@ -67,14 +67,14 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker(Command[Result]):
-    """A broker that will not come back is forgotten. REQUEST_TIMED_OUT asks for the same again: it goes in pieces."""
+    """Removes a broker that will not come back. It is done in pieces: REQUEST_TIMED_OUT means to send it again."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class DecommissionBroker(Command[Result]):
-    """A broker is to be emptied (or, after all, not): it gets no replicas, and those that it has move away."""
+    """Starts or stops emptying a broker: it gets no replicas, and those that it has move away."""
 
     broker_id: int
     is_on: bool = True
@@ -82,7 +82,7 @@ class DecommissionBroker(Command[Result]):
 
 @dataclass(frozen=True, slots=True)
 class RegisterController(Command[Result]):
-    """A controller tells its endpoints and features."""
+    """Registers the endpoints and features of a controller."""
 
     controller_id: int
     incarnation_id: bytes
@@ -95,7 +95,7 @@ class RegisterController(Command[Result]):
 
 @dataclass(frozen=True, slots=True)
 class NewIsr:
-    """Who shall be in sync, as their leader sees it: pairs of broker and broker epoch."""
+    """The ISR proposed by the leader: pairs of broker and broker epoch."""
 
     topic_id: bytes
     index: int
@@ -107,7 +107,7 @@ class NewIsr:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition(Command["AlteredPartitions"]):
-    """A leader changes the in-sync replicas of its partitions."""
+    """Changes the ISR of partitions, sent by their leader."""
 
     broker_id: int
     broker_epoch: int
@@ -116,7 +116,7 @@ class AlterPartition(Command["AlteredPartitions"]):
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartition:
-    """What a partition is now."""
+    """State of a partition after the command."""
 
     topic_id: bytes
     index: int
@@ -130,7 +130,7 @@ class AlteredPartition:
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartitions:
-    """One answer per partition, or one code for all."""
+    """One reply per partition, or one code for all."""
 
     partitions: tuple[AlteredPartition, ...] = ()
     code: ErrorCode = ErrorCode.NONE
@@ -148,7 +148,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class AssignReplicas(Command["AssignedReplicas"]):
-    """A broker tells where its replicas lie, or that they are damaged."""
+    """Reports the directories of a broker's replicas, or that they are damaged."""
 
     broker_id: int
     broker_epoch: int
@@ -157,14 +157,14 @@ class AssignReplicas(Command["AssignedReplicas"]):
 
 @dataclass(frozen=True, slots=True)
 class AssignedReplicas:
-    """One answer per replica, or one code for all."""
+    """One reply per replica, or one code for all."""
 
     replicas: tuple[Assigned, ...] = ()
     code: ErrorCode = ErrorCode.NONE
 
 
 class PartitionRef(NamedTuple):
-    """A partition as operators name it."""
+    """A partition by topic name and number."""
 
     topic: str
     number: int
@@ -172,7 +172,7 @@ class PartitionRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders(Command[tuple["Elected", ...]]):
-    """Preferred leaders, or any at all; without partitions, wherever there is something to elect."""
+    """Elects preferred leaders or, if unclean, any leaders; without partitions, wherever an election is needed."""
 
     partitions: tuple[PartitionRef, ...] | None
     is_unclean: bool = False
@@ -180,7 +180,7 @@ class ElectLeaders(Command[tuple["Elected", ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """What became of an election."""
+    """Result of an election."""
 
     partition: PartitionRef
     code: ErrorCode = ErrorCode.NONE
@@ -189,7 +189,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Where a partition shall lie; None cancels the move that is under way."""
+    """Target replicas of a partition; None cancels the move in progress."""
 
     partition: PartitionRef
     replicas: tuple[int, ...] | None
@@ -197,7 +197,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignments(Command[tuple["Reassigned", ...]]):
-    """Partitions move, or stop moving."""
+    """Starts or cancels moves of partitions."""
 
     reassignments: tuple[Reassignment, ...]
     allows_other_factor: bool = True
@@ -205,7 +205,7 @@ class AlterReassignments(Command[tuple["Reassigned", ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """What became of a reassignment."""
+    """Result of a reassignment."""
 
     partition: PartitionRef
     code: ErrorCode = ErrorCode.NONE
@@ -214,14 +214,14 @@ class Reassigned:
 
 @dataclass(frozen=True, slots=True)
 class ListReassignments(Command[tuple["Moving", ...]]):
-    """Partitions that are on the move; without names, all of them."""
+    """Lists partitions that are being moved; without `partitions`, all of them."""
 
     partitions: tuple[PartitionRef, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A partition on the move."""
+    """A partition that is being moved."""
 
     partition: PartitionRef
     replicas: tuple[int, ...]
@@ -233,7 +233,7 @@ class Moving:
 
 
 class FeatureUpdate(NamedTuple):
-    """A level for a feature; 0 turns it off. Lower than now only where that is said."""
+    """New level of a feature; 0 turns it off. A lower level requires `allows_downgrade`."""
 
     name: str
     level: int
@@ -242,7 +242,7 @@ class FeatureUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures(Command[Result]):
-    """All of them or none."""
+    """Sets feature levels, all of them or none."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False

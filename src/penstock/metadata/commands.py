@@ -1,6 +1,6 @@
-"""What the controller may be asked, and what it answers: one result per item, in Kafka's codes and words.
+"""Commands of the controller and their replies: one result per item, with Kafka's codes and messages.
 
-Who may ask for what has been settled before: a command holds only what its asker is allowed.
+Authorization happens before: a command holds only items that the requester is allowed.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ZERO_ID = bytes(16)
 
 
 class Refusal(Exception):
-    """Why one item of a command is refused."""
+    """Error for one item of a command."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default. With `assignments`, both numbers must be -1."""
+    """A topic to create; -1 selects the broker's default. With `assignments`, both numbers must be -1."""
 
     name: str
     partitions: int = -1
@@ -41,7 +41,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics(Command[tuple["CreatedTopic", ...]]):
-    """Answered by a tuple of CreatedTopic."""
+    """Creates topics. Answered by a tuple of CreatedTopic."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -59,7 +59,7 @@ class TopicConfig(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What became of a new topic."""
+    """Result for a new topic."""
 
     name: str
     code: ErrorCode = ErrorCode.NONE
@@ -80,14 +80,14 @@ class TopicRef:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics(Command[tuple["DeletedTopic", ...]]):
-    """Answered by a tuple of DeletedTopic."""
+    """Deletes topics. Answered by a tuple of DeletedTopic."""
 
     topics: tuple[TopicRef, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """What became of a topic to delete."""
+    """Result for a topic to delete."""
 
     name: str | None
     topic_id: bytes = ZERO_ID
@@ -97,7 +97,7 @@ class DeletedTopic:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """The number of partitions that a topic shall have, and on request the brokers of each new one."""
+    """The new number of partitions of a topic, and optionally the brokers of each new one."""
 
     name: str
     count: int
@@ -106,7 +106,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions(Command[tuple["GrownTopic", ...]]):
-    """Answered by a tuple of GrownTopic."""
+    """Adds partitions. Answered by a tuple of GrownTopic."""
 
     topics: tuple[MorePartitions, ...]
     validate_only: bool = False
@@ -114,7 +114,7 @@ class CreatePartitions(Command[tuple["GrownTopic", ...]]):
 
 @dataclass(frozen=True, slots=True)
 class GrownTopic:
-    """What became of a topic to grow."""
+    """Result for a topic that gets more partitions."""
 
     name: str
     code: ErrorCode = ErrorCode.NONE
@@ -125,7 +125,7 @@ class GrownTopic:
 
 
 class Operation(IntEnum):
-    """What to do with a setting, as IncrementalAlterConfigs numbers it."""
+    """Operation on a setting, numbered as in IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -135,7 +135,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewConfigs:
-    """All settings that a resource shall have."""
+    """The complete new settings of a resource."""
 
     kind: int
     name: str
@@ -144,7 +144,7 @@ class NewConfigs:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs(Command[tuple["AlteredConfigs", ...]]):
-    """`asked_at` is the broker that the client asked; None where that has been looked at."""
+    """`asked_at` is the broker that received the request; None if it was checked before."""
 
     resources: tuple[NewConfigs, ...]
     asked_at: int | None
@@ -153,7 +153,7 @@ class AlterConfigs(Command[tuple["AlteredConfigs", ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanges:
-    """Changes of single settings of a resource: name, operation as it came, value."""
+    """Changes of single settings of a resource: name, operation as received, value."""
 
     kind: int
     name: str
@@ -162,7 +162,7 @@ class ConfigChanges:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalAlterConfigs(Command[tuple["AlteredConfigs", ...]]):
-    """`asked_at` is the broker that the client asked; None where that has been looked at."""
+    """`asked_at` is the broker that received the request; None if it was checked before."""
 
     resources: tuple[ConfigChanges, ...]
     asked_at: int | None
@@ -171,7 +171,7 @@ class IncrementalAlterConfigs(Command[tuple["AlteredConfigs", ...]]):
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfigs:
-    """What became of a resource."""
+    """Result for a resource."""
 
     kind: int
     name: str
@@ -184,7 +184,7 @@ class AlteredConfigs:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker(Command["RegisteredBroker"]):
-    """A broker comes up. Answered by RegisteredBroker; the same incarnation again is told its epoch again."""
+    """Registers a broker. Answered by RegisteredBroker; the same incarnation gets the same epoch again."""
 
     broker_id: int
     incarnation_id: bytes
@@ -195,28 +195,28 @@ class RegisterBroker(Command["RegisteredBroker"]):
     rack: str | None = None
     log_dirs: tuple[bytes, ...] = ()
     is_fenced: bool = False
-    """One node is never fenced; in a cluster a broker is, until it has caught up."""
+    """A single node is never fenced; in a cluster a broker is fenced until it has caught up."""
     previous_epoch: int = -1
-    """The last epoch that it learned of and since which it has lost nothing, -1 if it may have. Who was active in a
-    later one is distrusted. `but_for_unsynced` of an epoch: it may have lost what it need not have synced."""
+    """The broker's last epoch, if it has lost nothing since; -1 if it may have. A broker that was active in a later
+    epoch is distrusted. `but_for_unsynced` of an epoch: it may have lost records that it need not have synced."""
 
 
 def but_for_unsynced(epoch: int) -> int:
-    """A previous epoch of which a broker has everything but what topics with durability 'replicated' may have lost.
+    """Encodes a previous epoch since which only topics with durability 'replicated' may have lost records.
 
-    Kafka's field has room for it: whoever does not know it takes it for "may have lost anything", as all below 0.
+    The value fits Kafka's field. Other implementations read it, like all values below 0, as "may have lost anything".
     """
     return -2 - epoch
 
 
 def epoch_but_for_unsynced(previous_epoch: int) -> int:
-    """The other way round; -1 for what is no such epoch."""
+    """Decodes `but_for_unsynced`; -1 for any other value."""
     return -2 - previous_epoch if previous_epoch <= -2 else -1
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """What became of a registration."""
+    """Result of a registration."""
 
     epoch: int
     code: ErrorCode = ErrorCode.NONE
@@ -225,7 +225,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds(Command["ProducerIds"]):
-    """A broker asks for a block of producer ids. Answered by ProducerIds."""
+    """Allocates a block of producer ids to a broker. Answered by ProducerIds."""
 
     broker_id: int
     broker_epoch: int
@@ -233,7 +233,7 @@ class AllocateProducerIds(Command["ProducerIds"]):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIds:
-    """A block that is nobody else's, ever."""
+    """A block of producer ids that is never allocated again."""
 
     first: int = -1
     count: int = 0

@@ -1,8 +1,9 @@
-"""How the controller decides on settings: AlterConfigs, which replaces, and IncrementalAlterConfigs, which changes.
+"""Controller decisions on settings: AlterConfigs, which replaces them, and IncrementalAlterConfigs, which changes them.
 
-Answers   codes and sentences are Kafka 4.3's. What is wrong with one resource does not stop the others; of one resource
-          everything is taken or nothing.
-Departs   an unknown operation is INVALID_REQUEST for every resource. Client metrics and loggers are not resources here.
+Answers   codes and messages are Kafka 4.3's. An error in one resource does not stop the others; the changes of one
+          resource are accepted all or none.
+Departs   an unknown operation is INVALID_REQUEST for every resource type. Client metrics and loggers are not supported
+          as resources.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from penstock.metadata.settings.setting import InvalidSetting, Kind, Setting
 from penstock.metadata.settings.topic import TOPIC_SETTINGS
 from penstock.metadata.view import ELR_FEATURE, RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, View, repeated
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 REGISTRIES: Mapping[int, Mapping[str, Setting]] = {
     TOPIC: TOPIC_SETTINGS,
@@ -42,7 +43,7 @@ _MIN_ISR = "min.insync.replicas"
 def alter_configs(
     command: AlterConfigs | IncrementalAlterConfigs, view: View
 ) -> Decision[MetadataRecord, tuple[AlteredConfigs, ...]]:
-    """Resources get new settings, all of them or single ones."""
+    """Replaces all settings of resources, or changes single ones."""
     seen = repeated((resource.kind, resource.name) for resource in command.resources)
     records: list[MetadataRecord] = []
     results = []
@@ -57,7 +58,7 @@ def alter_configs(
             results.append(AlteredConfigs(resource.kind, resource.name))
         except Refusal as refusal:
             results.append(AlteredConfigs(resource.kind, resource.name, refusal.code, refusal.message))
-    return Decision(() if command.validate_only else tuple(records), tuple(results))
+    return answer(() if command.validate_only else tuple(records), tuple(results))
 
 
 def _alter(resource: NewConfigs | ConfigChanges, view: View, asked_at: int | None) -> list[MetadataRecord]:
@@ -77,14 +78,14 @@ def _alter(resource: NewConfigs | ConfigChanges, view: View, asked_at: int | Non
     records: list[MetadataRecord] = [
         ConfigRecord(resource_type=kind, resource_name=name, name=key, value=configs.get(key))
         for key in (*named, *left_out)
-        # Brokers reload what files a setting points to whenever it is set, even to what it was (KAFKA-14136).
+        # Brokers reload the files that a setting names whenever it is set, even to its old value (KAFKA-14136).
         if configs.get(key) != current.get(key) or (kind == BROKER and key in named)
     ]
     return records + (_cleared(kind, name, view) if configs.get(_MIN_ISR) != current.get(_MIN_ISR) else [])
 
 
 def _cleared(kind: int, name: str, view: View) -> list[MetadataRecord]:
-    """Who is eligible to lead was worked out from the old number: with a lower one more has been committed since."""
+    """Clears the ELR, which depends on min.insync.replicas: with a lower value more may be committed than it has."""
     is_for_all = kind == BROKER and not name
     has_eligible = view.image.features.get(ELR_FEATURE, 0) >= 1
     if not has_eligible or not (kind == TOPIC or is_for_all):
@@ -93,7 +94,7 @@ def _cleared(kind: int, name: str, view: View) -> list[MetadataRecord]:
 
 
 def _checked_keys(resource: NewConfigs | ConfigChanges) -> list[str]:
-    """The names that are given, each of them once and with a value."""
+    """The names of the given settings; refuses duplicates and missing values."""
     if isinstance(resource, NewConfigs):
         names = [name for name, _ in resource.configs]
         nulls = [name for name, value in resource.configs if value is None]
@@ -108,7 +109,7 @@ def _checked_keys(resource: NewConfigs | ConfigChanges) -> list[str]:
 
 
 def _wanted(resource: NewConfigs | ConfigChanges, current: Mapping[str, str]) -> dict[str, str]:
-    """All settings that the resource would have."""
+    """All settings of the resource after the change."""
     if isinstance(resource, NewConfigs):
         return {name: value for name, value in resource.configs if value is not None}
     configs = dict(current)
@@ -140,7 +141,7 @@ def _check(kind: int, name: str, configs: dict[str, str], view: View) -> None:
 
 
 def check_broker_name(name: str, asked_at: int | None) -> None:
-    """Refuses settings of another broker than the one that was asked."""
+    """Refuses settings of a broker other than the one that received the request."""
     digits = name.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
@@ -150,7 +151,7 @@ def check_broker_name(name: str, asked_at: int | None) -> None:
 
 
 def _changed(kind: int, name: str, operation: int, value: str, current: str | None) -> str | None:
-    """The value of a setting after an operation; None takes it away."""
+    """The value of a setting after an operation; None removes it."""
     match operation:
         case Operation.SET:
             return value

@@ -1,15 +1,15 @@
 """The controller: a shard that decides on the cluster's state.
 
-Invariants: `decide` changes nothing; only `apply` does, and the same records give the same image on whatever node; a
-reply leaves only after everything applied when it was decided is committed. Chance comes through the Entropy port and
-ends up in records, so a replay needs none.
+Invariants: `decide` changes nothing; only `apply` does, and the same records give the same image on every node; a reply
+leaves only after everything applied when it was decided is committed. Random values come from the Entropy port and are
+stored in records, so a replay needs none.
 
-The controller of a cluster is driven so: `begin` when this node leads the quorum and has applied all of the log;
-`time_passes` at least every WAKE_MS, and `Tick` then and whenever a decision's `wake_at` says; `hear` when a heartbeat
-arrives, before it is decided or waits for anything; `revert` to what is committed when this node no longer leads.
+The driver calls `begin` when this node leads the quorum and has applied the whole log; `time_passes` at least every
+WAKE_MS, with a `Tick` then and at every `WakeAt` of a decision; `hear` when a heartbeat arrives, before it is decided
+or waits for anything; `revert` to the committed image when this node no longer leads.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from penstock.metadata.brokers import (
@@ -57,14 +57,14 @@ from penstock.metadata.liveness import Liveness
 from penstock.metadata.partitions import alter_partition, elect_leaders
 from penstock.metadata.placement import hosts
 from penstock.metadata.reassignment import alter_reassignments, list_reassignments
-from penstock.metadata.records import ProducerIdsRecord
+from penstock.metadata.records import FeatureLevelRecord, ProducerIdsRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import LONG_MAX
 from penstock.metadata.upkeep import Pace, return_to_preferred, tick
 from penstock.metadata.view import Cluster, Pieces, TopicRules, View, finished
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
-from penstock.model.shard import Command, Decision
+from penstock.model.shard import Command, Decision, answer
 
 Reply = TypeVar("Reply")
 
@@ -72,9 +72,18 @@ PRODUCER_IDS_PER_BLOCK: Final = 1000
 
 
 class Controller:
-    """The shard. `settings` are those of the node that it runs on, out of its file."""
+    """See the module. `settings` are the static settings of this node."""
 
-    def __init__(self, node_id: int, settings: BrokerSettings, entropy: Entropy, image: Image | None = None) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        settings: BrokerSettings,
+        entropy: Entropy,
+        image: Image | None = None,
+        features: Iterable[tuple[str, int]] = (),
+    ) -> None:
+        """`features` are the initial feature levels of a new cluster."""
+        self._features = tuple(features)
         self._node_id = node_id
         self._entropy = entropy
         self._settings = settings
@@ -87,11 +96,11 @@ class Controller:
         self._looks_for_preferred = False
         self._pace = Pace()
         self._rested: Image | None = None
-        """The image in which a Tick last found nothing to do; while it is the image, there is nothing."""
+        """Image for which a Tick last found nothing to do; while it is current, only time and heartbeats add work."""
 
     @property
     def image(self) -> Image:
-        """The cluster as of the last applied record. Compare two of them with `changes_between`."""
+        """Cluster state after the last applied record. `changes_between` compares two images."""
         if self._draft is not None:
             self._image = self._draft.image()
             self._draft = None
@@ -99,7 +108,7 @@ class Controller:
 
     @property
     def settings(self) -> BrokerSettings:
-        """The settings of this node under the dynamic ones that the image holds."""
+        """The settings of this node, with the dynamic settings of the image applied."""
         default, own = self.image.config(BROKER, ""), self.image.config(BROKER, str(self._node_id))
         if not (_same(self._settings.dynamic_default, default) and _same(self._settings.dynamic, own)):
             self._settings = self._settings.with_dynamic(default, own)
@@ -107,30 +116,33 @@ class Controller:
 
     @property
     def index(self) -> PartitionIndex:
-        """The image by brokers and by what is to be done. Following is cheap; the first time costs the whole image."""
+        """Index of the current image. An update is cheap; the first call costs the size of the image."""
         return self._cluster().index
 
     def apply(self, record: MetadataRecord) -> None:
-        """Takes in what the log says. Raises InconsistentRecord for a record that does not fit."""
+        """Applies a record of the log. Raises InconsistentRecord for a record that does not fit."""
         if self._draft is None:
             self._draft = Draft(self._image)
         self._draft.apply(record)
 
-    # --- being the active one -------------------------------------------------------------------------------------
+    # --- active role ----------------------------------------------------------------------------------------------
 
-    def begin(self, now: int) -> None:
-        """This node leads, and has applied everything: every broker that is not fenced has a session from now on."""
+    def begin(self, now: int) -> Decision[MetadataRecord, None]:
+        """Activates the controller once the whole log is applied; every unfenced broker gets a new session."""
         self._liveness.begin(self.image, now)
         self._preferred_at_ms = self._liveness.running_ms + self._preferred_interval_ms
+        if self.image.features or self.image.brokers:
+            return Decision()
+        return Decision(tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in self._features))
 
     def revert(self, image: Image) -> None:
-        """This node does not lead any more: back to what is committed, and nobody is heard."""
+        """Deactivates the controller: returns to the committed image and drops all sessions."""
         self._liveness.end()
         self._draft = None
         self._image = image
 
     def time_passes(self, now: int) -> None:
-        """To be told while active, at least every WAKE_MS: time in which it is not told counts only in part (R34)."""
+        """Advances the clock, at least every WAKE_MS while active; of a longer gap only a part counts (R34)."""
         liveness = self._liveness
         liveness.time_passes(now)
         if self._looks_for_preferred:
@@ -144,7 +156,7 @@ class Controller:
         return 1000 * self.settings.number("leader.imbalance.check.interval.seconds")
 
     def hear(self, command: Heartbeat, now: int) -> None:
-        """A heartbeat has arrived. Whatever it asks for may wait; that the broker lives is known at once."""
+        """Records a heartbeat immediately, even if the decision on it has to wait."""
         broker = self.image.brokers.get(command.broker_id)
         if broker is None or broker.epoch != command.broker_epoch or not self._liveness.is_active:
             return
@@ -154,28 +166,28 @@ class Controller:
             session.shutdown_end = command.log_end
 
     def lose(self, broker_id: int, broker_epoch: int) -> None:
-        """A probe found nobody where the broker was: the next Tick fences it, unless it is heard before."""
+        """Ends the session of a broker after a failed probe; the next Tick fences it unless a heartbeat comes first."""
         self._liveness.lose(broker_id, broker_epoch)
 
     # --- deciding -------------------------------------------------------------------------------------------------
 
     def decide(self, command: Command[Reply], now: int) -> Decision[MetadataRecord, Reply]:
-        """The records that would carry the command out, and what to answer once they are committed."""
+        """Returns the records that carry out the command, and the reply to send once they are committed."""
         return cast("Decision[MetadataRecord, Reply]", self._decide(command, now))
 
     def decide_in_pieces(self, command: Command[Reply]) -> "Pieces[Decision[MetadataRecord, Reply]] | None":
         """The same in pieces, for commands that may be large; None for others.
 
-        It is decided on the image of now. If others were decided before the last piece, `rests_on` tells whether it
-        still holds.
+        The decision is based on the image at the time of the call. If other commands are decided before the last
+        piece, `rests_on` reports whether the decision still holds.
         """
         found = _IN_PIECES.get(type(command))
         return None if found is None else found(command, View(self.image, self.settings, self._entropy))
 
     def rests_on(self, command: Command[object], image: Image, settings: BrokerSettings) -> bool:
-        """Whether a command in pieces that was decided on an earlier image and settings would be decided likewise now.
+        """Whether a command in pieces, decided on an earlier image and settings, would be decided the same way now.
 
-        It looks at brokers and at the topics that it names, and at nothing else.
+        The decision depends only on the settings, the brokers and the topics that the command names.
         """
         assert isinstance(command, CreateTopics | CreatePartitions)
         now = self.image
@@ -193,7 +205,7 @@ class Controller:
         )
 
     def advance(self, image: Image) -> None:
-        """The image after records that were applied to a copy of the present one."""
+        """Replaces the image by the result of applying records to it."""
         self._draft = None
         self._image = image
 
@@ -238,25 +250,25 @@ def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 
 def allocate_producer_ids(command: AllocateProducerIds, view: View) -> Decision[MetadataRecord, ProducerIds]:
-    """A block of producer ids that is nobody else's."""
+    """Allocates a block of producer ids to one broker."""
     image = view.image
     broker = image.brokers.get(command.broker_id)
     if broker is None:
         message = f"No broker registration found for broker id {command.broker_id}"
-        return Decision((), ProducerIds(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
+        return answer((), ProducerIds(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
     if broker.epoch != command.broker_epoch:
         message = f"Expected broker epoch {broker.epoch}, but got broker epoch {command.broker_epoch}"
-        return Decision((), ProducerIds(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
+        return answer((), ProducerIds(code=ErrorCode.STALE_BROKER_EPOCH, message=message))
     first = image.next_producer_id
     if first > LONG_MAX - PRODUCER_IDS_PER_BLOCK:
         message = "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit"
-        return Decision((), ProducerIds(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
+        return answer((), ProducerIds(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
     record = ProducerIdsRecord(
         broker_id=command.broker_id,
         broker_epoch=command.broker_epoch,
         next_producer_id=first + PRODUCER_IDS_PER_BLOCK,
     )
-    return Decision((record,), ProducerIds(first, PRODUCER_IDS_PER_BLOCK))
+    return answer((record,), ProducerIds(first, PRODUCER_IDS_PER_BLOCK))
 
 
 _PLAIN: Final[dict[type, Callable[[Any, View], Decision[MetadataRecord, Any]]]] = {
@@ -267,13 +279,13 @@ _PLAIN: Final[dict[type, Callable[[Any, View], Decision[MetadataRecord, Any]]]] 
     UpdateFeatures: update_features,
     RegisterController: register_controller,
 }
-"""What is decided from the image and the settings."""
+"""Commands decided from the image and the settings."""
 
 _IN_PIECES: Final[dict[type, Callable[[Any, View], Pieces[Decision[MetadataRecord, Any]]]]] = {
     CreateTopics: create_topics,
     CreatePartitions: create_partitions,
 }
-"""The same, in pieces: one command may have thousands of records."""
+"""The same, decided in pieces: one command may have thousands of records."""
 
 _OF_CLUSTER: Final[dict[type, Callable[[Any, Cluster], Decision[MetadataRecord, Any]]]] = {
     RegisterBroker: register_broker,
@@ -284,4 +296,4 @@ _OF_CLUSTER: Final[dict[type, Callable[[Any, Cluster], Decision[MetadataRecord, 
     AssignReplicas: assign_replicas,
     ListReassignments: list_reassignments,
 }
-"""What also needs to know which partitions are whose, and who was heard."""
+"""Commands that also need the partition index and the liveness of brokers."""

@@ -1,37 +1,37 @@
-"""Which replicas that are on the way to a broker it copies now, and how fast: a function of the image.
+"""Selects the moving replicas that a broker copies now, and their rate, as a function of the image.
 
-Every broker works this out for itself from the image that all of them have. So the throttle has nothing to be set or
-taken away: a replica is throttled while it is among those that are being added, and no longer.
+Every broker computes this from the image that all brokers share. The throttle therefore needs no setup or removal: a
+replica is throttled exactly while it is being added.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.metadata.image import NO_LEADER
-from penstock.metadata.index import Placed
+from penstock.metadata.index import PartitionEntry
 from penstock.metadata.settings.layers import BrokerSettings
 
 
 class Copying(NamedTuple):
-    """What a broker may copy at this time."""
+    """Partitions that a broker may copy now."""
 
-    partitions: tuple[Placed, ...]
+    partitions: tuple[PartitionEntry, ...]
     bytes_per_second_max: int
-    """All of them together."""
+    """For all of them together."""
 
 
-def copying(broker_id: int, own: Iterable[Placed], settings: BrokerSettings) -> Copying:
-    """Of the partitions that a broker has replicas of, in order, those being added that it may copy now.
+def copying(broker_id: int, own: Iterable[PartitionEntry], settings: BrokerSettings) -> Copying:
+    """Selects, from a broker's partitions in order, the added replicas that it may copy now.
 
-    Who is in sync already is through and takes no place; who has no leader has nothing to copy from, and must not keep
-    the others waiting.
+    A replica that is in sync is done and takes no slot. A partition without a leader has no source to copy from and
+    must not block the others.
     """
     on_the_way = [
-        placed
-        for placed in own
-        if broker_id in placed.partition.adding_replicas
-        and broker_id not in placed.partition.isr
-        and placed.partition.leader != NO_LEADER
+        entry
+        for entry in own
+        if broker_id in entry.partition.adding_replicas
+        and broker_id not in entry.partition.isr
+        and entry.partition.leader != NO_LEADER
     ]
     return Copying(
         tuple(on_the_way[: settings.number("reassignment.replicas.per.broker.max")]),

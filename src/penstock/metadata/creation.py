@@ -1,8 +1,8 @@
-"""How the controller decides on CreateTopics: new topics, each by itself.
+"""Controller decisions on CreateTopics, each topic independently.
 
-Answers   codes, sentences and their order are Kafka 4.3's, held against a running one in tests/compatibility.
-Departs   more than REPLICAS_PER_COMMAND_MAX replicas of one topic are POLICY_VIOLATION; an unknown setting's name is
-          told the name that it resembles.
+Answers   codes, messages and their order are Kafka 4.3's, compared with a running Kafka in tests/compatibility.
+Departs   more than REPLICAS_PER_COMMAND_MAX replicas of one topic are POLICY_VIOLATION; the error for an unknown
+          setting suggests a similar name.
 """
 
 from typing import Final
@@ -32,17 +32,17 @@ from penstock.metadata.view import (
     repeated,
 )
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 TOO_MANY_PARTITIONS: Final = "Excessively large number of partitions per request."
 
 
 def create_topics(command: CreateTopics, view: View) -> Pieces[Decision[MetadataRecord, tuple[CreatedTopic, ...]]]:
-    """New topics, each by itself: what is wrong with one does not stop the others."""
+    """Creates topics, each independently: an error in one does not stop the others."""
     counts = repeated(topic.name for topic in command.topics)
     single = [topic for topic in command.topics if counts[topic.name] == 1 and topic.name != METADATA_TOPIC]
     if sum(partitions_wanted(topic, view.settings) for topic in single) > PARTITIONS_PER_COMMAND_MAX:
-        return Decision((), _refuse_all(command, TOO_MANY_PARTITIONS))
+        return answer((), _refuse_all(command, TOO_MANY_PARTITIONS))
     records: list[MetadataRecord] = []
     results = []
     defaults = _effective({}, view.settings)
@@ -54,14 +54,14 @@ def create_topics(command: CreateTopics, view: View) -> Pieces[Decision[Metadata
             result = CreatedTopic(topic.name, refusal.code, refusal.message)
         results.append(result)
     if len(records) > RECORDS_PER_COMMAND_MAX:
-        return Decision((), _refuse_all(command, TOO_MANY_RECORDS))
+        return answer((), _refuse_all(command, TOO_MANY_RECORDS))
     for name, count in counts.items():
         if count > 1:
             results.append(CreatedTopic(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif name == METADATA_TOPIC:
             message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
             results.append(CreatedTopic(METADATA_TOPIC, ErrorCode.INVALID_REQUEST, message))
-    return Decision(() if command.validate_only else tuple(records), tuple(results))
+    return answer(() if command.validate_only else tuple(records), tuple(results))
 
 
 def _refuse_all(command: CreateTopics, message: str) -> tuple[CreatedTopic, ...]:
@@ -69,7 +69,7 @@ def _refuse_all(command: CreateTopics, message: str) -> tuple[CreatedTopic, ...]
 
 
 def partitions_wanted(topic: NewTopic, settings: BrokerSettings) -> int:
-    """How many partitions a new topic is to have."""
+    """Number of partitions of a new topic."""
     if topic.assignments:
         return len(topic.assignments)
     return settings.number("num.partitions") if topic.partitions == -1 else max(0, topic.partitions)
@@ -129,7 +129,7 @@ def _effective(configs: dict[str, str], settings: BrokerSettings) -> tuple[Topic
 
 
 def _assigned(topic: NewTopic, image: Image) -> Pieces[list[Partition]]:
-    """Partitions where the asker wants them."""
+    """Partitions on the brokers named in the request."""
     if topic.replication_factor != -1:
         message = "A manual partition assignment was specified, but replication factor was not set to -1."
         raise Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -144,7 +144,7 @@ def _assigned(topic: NewTopic, image: Image) -> Pieces[list[Partition]]:
 
 
 def _placed(topic: NewTopic, view: View) -> Pieces[list[Partition]]:
-    """Partitions where the placement puts them."""
+    """Partitions on the brokers chosen by the placement."""
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
@@ -163,7 +163,7 @@ def _placed(topic: NewTopic, view: View) -> Pieces[list[Partition]]:
 
 
 def _new_id(view: View) -> bytes:
-    """Random, not reserved, not taken; its text does not begin with a dash, which command lines take for an option."""
+    """A random, unreserved, unused id whose text does not begin with a dash, which command lines read as an option."""
     while True:
         topic_id = view.entropy.token(16)
         is_reserved = topic_id[:8] == bytes(8) and int.from_bytes(topic_id[8:], "big") < 100

@@ -1,4 +1,4 @@
-"""How a metadata record is declared: a message with a key, which names its kind in the log."""
+"""Base class of metadata records: messages with a key that identifies their type in the log."""
 
 from typing import ClassVar
 

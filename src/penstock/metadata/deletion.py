@@ -1,7 +1,7 @@
-"""How the controller decides on DeleteTopics: topics by name or by id.
+"""Controller decisions on DeleteTopics: topics by name or by id.
 
-Answers   codes and sentences are Kafka 4.3's.
-Departs   results come in the order of the request; Kafka shuffles them, lest their order tell what may not be seen.
+Answers   codes and messages are Kafka 4.3's.
+Departs   results come in the order of the request; Kafka shuffles them, so that their order reveals no hidden topics.
 """
 
 from penstock.metadata.commands import (
@@ -13,15 +13,15 @@ from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.records import RemoveTopicRecord
 from penstock.metadata.view import View, repeated
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 
 def delete_topics(command: DeleteTopics, view: View) -> Decision[MetadataRecord, tuple[DeletedTopic, ...]]:
-    """Topics by name or id go, with everything in them."""
+    """Deletes topics by name or id, with all their data."""
     image = view.image
     if not view.settings.is_on("delete.topic.enable"):
         code, message = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
-        return Decision((), tuple(DeletedTopic(t.name, t.topic_id, code, message) for t in command.topics))
+        return answer((), tuple(DeletedTopic(t.name, t.topic_id, code, message) for t in command.topics))
     counts = repeated((topic.name, topic.topic_id) for topic in command.topics)
     given_ids = {topic.topic_id: None for topic in command.topics if topic.name is None}
     records: list[MetadataRecord] = []
@@ -46,7 +46,7 @@ def delete_topics(command: DeleteTopics, view: View) -> Decision[MetadataRecord,
         else:
             records.append(RemoveTopicRecord(topic_id=found.topic_id))
             results.append(DeletedTopic(found.name, found.topic_id))
-    return Decision(tuple(records), tuple(results))
+    return answer(tuple(records), tuple(results))
 
 
 def _trouble_with(name: str | None, topic_id: bytes, count: int) -> str | None:

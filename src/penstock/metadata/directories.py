@@ -1,15 +1,15 @@
-"""How the controller decides on AssignReplicasToDirs: brokers tell where their replicas lie, or that they are damaged.
+"""Controller decisions on AssignReplicasToDirs: brokers report where their replicas lie, or that they are damaged.
 
-A damaged replica (LOST_DIRECTORY) leaves the in-sync and the eligible replicas as soon as another replica is in one of
-them; if it leads, that other one leads instead. The last replica that has every committed record is never taken out: it
-stays eligible, is not elected while it is damaged, and its broker keeps its log.
+A damaged replica (LOST_DIRECTORY) leaves the ISR and the eligible replicas as soon as another replica is in one of
+them; if it leads, that other replica leads instead. The last replica that has every committed record is never removed:
+it stays eligible, is not elected while it is damaged, and its broker keeps its log.
 
-The leader epoch grows whenever a replica is reported as damaged. Its broker fetches the log anew in the same broker
-epoch, and a leader counts on it that within one leader epoch and one broker epoch no follower goes back.
+The leader epoch grows whenever a replica is reported as damaged. Its broker fetches the log again in the same broker
+epoch, and a leader relies on no follower going back within one leader epoch and one broker epoch.
 
 Answers   codes are Kafka 4.3's.
-Departs   from Kafka 4.3: a damaged replica that nobody makes up for stays eligible. Only LOST_DIRECTORY and directories
-          that the broker has registered are accepted.
+Departs   a damaged replica stays eligible if no other replica is in sync or eligible. Only LOST_DIRECTORY and
+          directories that the broker has registered are accepted.
 """
 
 from penstock.metadata.cluster_commands import Assigned, AssignedReplicas, AssignReplicas
@@ -18,15 +18,16 @@ from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, Broker, Partition
 from penstock.metadata.partition_change import change_record, settle
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, Cluster
+from penstock.model.epochs import EpochsExhausted, next_epoch
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 
 def assign_replicas(command: AssignReplicas, cluster: Cluster) -> Decision[MetadataRecord, AssignedReplicas]:
-    """A broker tells where its replicas lie."""
+    """Records the directories of a broker's replicas."""
     broker = cluster.image.brokers.get(command.broker_id)
     if broker is None or broker.epoch != command.broker_epoch:
-        return Decision((), AssignedReplicas(code=ErrorCode.STALE_BROKER_EPOCH))
+        return answer((), AssignedReplicas(code=ErrorCode.STALE_BROKER_EPOCH))
     records: list[MetadataRecord] = []
     replies: list[Assigned] = []
     seen: set[tuple[bytes, int]] = set()
@@ -37,10 +38,10 @@ def assign_replicas(command: AssignReplicas, cluster: Cluster) -> Decision[Metad
                 raise Refusal(ErrorCode.INVALID_REQUEST, None)
             seen.add((wanted.topic_id, wanted.index))
             records += _assign(wanted, broker, cluster)
-        except Refusal as refusal:
+        except (Refusal, EpochsExhausted) as refusal:
             code = refusal.code
         replies.append(Assigned(wanted.directory, wanted.topic_id, wanted.index, code))
-    return Decision(tuple(records), AssignedReplicas(tuple(replies)))
+    return answer(tuple(records), AssignedReplicas(tuple(replies)))
 
 
 def _assign(wanted: Assigned, broker: Broker, cluster: Cluster) -> list[MetadataRecord]:
@@ -63,7 +64,7 @@ def _assign(wanted: Assigned, broker: Broker, cluster: Cluster) -> list[Metadata
     rules = cluster.rules(topic.name)
     settled = settle(partition, target, cluster.active, rules, distrusted=distrusted, unfit=cluster.unfit)
     if is_damaged:
-        settled = settled._replace(leader_epoch=partition.leader_epoch + 1)
+        settled = settled._replace(leader_epoch=next_epoch(partition.leader_epoch, "the partition"))
     record = change_record(wanted.topic_id, wanted.index, partition, settled)
     return [] if record is None else [record]
 

@@ -1,11 +1,11 @@
-"""What every record does to an image: the next image while it is being made.
+"""Applies records to an image: the next image while it is under construction.
 
 Changes are collected and reads see them; `image()` then copies each touched shelf once, however many records touched
-it. A record that does not fit (a partition of no topic, a broker that is not registered) is InconsistentRecord: the
-log is not the one that this image came from, and going on would spread the damage.
+it. A record that does not fit (a partition of no topic, a broker that is not registered) raises InconsistentRecord: the
+log does not belong to this image, and continuing would spread the damage.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,46 +25,44 @@ def unified(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _ints(values: Any) -> tuple[int, ...]:
-    return tuple(values or ())
-
-
 def _directories(told: Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(each for each in told if each != LOST_DIRECTORY)
 
 
 class Draft:
-    """An image in the making."""
+    """An image under construction."""
 
     def __init__(self, image: Image) -> None:
         self._base = image
         self._names: dict[bytes, str | None] = {}
         self._partitions: dict[bytes, dict[int, Partition]] = {}
         self._unordered: dict[bytes, None] = {}
-        """Topics to which partitions were added in another order than their numbers'."""
+        """Topics to which partitions were added out of order."""
         self._directories: dict[bytes, bytes] | None = None
+        self._directory_lists: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
         self._configs: dict[Resource, dict[str, str] | None] = {}
         self._acls: dict[bytes, r.AccessControlEntryRecord | None] = {}
         self._maps: dict[str, dict[Any, Any]] = {}
         self._next_producer_id = image.next_producer_id
         self._pending = None if image.pending is None else list(image.pending)
 
-    def apply(self, record: MetadataRecord) -> None:
-        """Takes one record in."""
-        if self._pending is None or isinstance(record, r.EndTransactionRecord | r.AbortTransactionRecord):
-            APPLY[type(record)](self, record)
-        else:
-            self._pending.append(record)
+    def apply(self, *records: MetadataRecord) -> None:
+        """Applies records; inside a metadata transaction, holds them until it ends."""
+        for record in records:
+            if self._pending is None or isinstance(record, r.EndTransactionRecord | r.AbortTransactionRecord):
+                APPLY[type(record)](self, record)
+            else:
+                self._pending.append(record)
 
     def image(self) -> Image:
-        """The image as far as records have been applied. The draft becomes part of it and takes no more."""
+        """The image after the applied records. The draft becomes part of it and must not be used any more."""
         base = self._base
         topics: dict[str, Topic | None] = {}
         unified_names: dict[str, tuple[str, ...] | None] = {}
         count = base.partition_count
         for topic_id, name in self._names.items():
             old_name = base.topic_names.get(topic_id)
-            if old_name is not None and name is None:  # what is gone first: a new topic may have taken the name
+            if old_name is not None and name is None:  # deletions first: a new topic may have taken the name
                 topics[old_name] = None
                 count -= len(base.topics[old_name].partitions)
                 self._unify(unified_names, old_name, is_there=False)
@@ -113,7 +111,7 @@ class Draft:
         return found
 
     def _map(self, name: str) -> dict[Any, Any]:
-        """One of the small maps, copied once."""
+        """One of the small maps, copied on first use."""
         if name not in self._maps:
             self._maps[name] = dict(getattr(self._base, name))
         return self._maps[name]
@@ -142,28 +140,32 @@ class Draft:
         number = record.partition_id
         if partitions and number not in partitions and number < next(reversed(partitions)):
             self._unordered[record.topic_id] = None
-        replicas, isr = _ints(record.replicas), _ints(record.isr)
+        # Ten thousand of them are applied at once, so unnecessary calls are avoided.
+        replicas, isr = tuple(record.replicas), tuple(record.isr)
         partitions[number] = Partition(
             replicas,
-            replicas if isr == replicas else isr,  # a million partitions: what is equal is kept once
+            replicas if isr == replicas else isr,  # a million partitions: equal tuples are kept once
             record.leader,
             record.leader_epoch,
             record.partition_epoch,
-            self._known_directories(record.directories),
-            _ints(record.removing_replicas),
-            _ints(record.adding_replicas),
+            self._known_directories(tuple(record.directories)),
+            tuple(record.removing_replicas) if record.removing_replicas else (),
+            tuple(record.adding_replicas) if record.adding_replicas else (),
             record.leader_recovery_state,
-            _ints(record.eligible_leader_replicas),
-            _ints(record.last_known_elr),
+            tuple(record.eligible_leader_replicas) if record.eligible_leader_replicas else (),
+            tuple(record.last_known_elr) if record.last_known_elr else (),
         )
 
-    def _known_directories(self, ids: Sequence[bytes]) -> tuple[bytes, ...]:
-        """The ids as their brokers registered them, so that each is kept once and not with every replica."""
-        if self._directories is None:
-            brokers = self._maps.get("brokers", self._base.brokers).values()
-            self._directories = {directory: directory for broker in brokers for directory in broker.log_dirs}
-        known = self._directories
-        return tuple([known.get(each, each) for each in ids])
+    def _known_directories(self, ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """The ids as the objects of the registrations, so that each id is kept once and not with every replica."""
+        found = self._directory_lists.get(ids)
+        if found is None:
+            if self._directories is None:
+                brokers = self._maps.get("brokers", self._base.brokers).values()
+                self._directories = {directory: directory for broker in brokers for directory in broker.log_dirs}
+            known = self._directories
+            found = self._directory_lists[ids] = tuple([known.get(each, each) for each in ids])
+        return found
 
     def _change_partition(self, record: r.PartitionChangeRecord) -> None:
         partitions = self._partitions_of(record.topic_id)
@@ -191,7 +193,7 @@ class Draft:
             if topic_id is None or self._names.get(topic_id, name) is None:
                 continue  # deleted meanwhile
             now = self._partitions[topic_id] if topic_id in self._partitions else self._base.topics[name].partitions
-            # Where nobody leads nothing has been committed since: whoever is eligible there stays so, unlike in Kafka.
+            # With an empty ISR nothing has been committed since: eligible replicas stay eligible, unlike in Kafka.
             listed = [n for n, p in now.items() if p.isr and (p.eligible_leader_replicas or p.last_known_elr)]
             for index in listed:
                 partitions = self._partitions_of(topic_id)
@@ -201,6 +203,7 @@ class Draft:
 
     def _register_broker(self, record: r.RegisterBrokerRecord) -> None:
         self._directories = None
+        self._directory_lists.clear()
         before = self._map("brokers").get(record.broker_id)
         was_active = before.active_epoch if record.fenced and isinstance(before, Broker) else record.broker_epoch
         self._map("brokers")[record.broker_id] = Broker(
@@ -304,8 +307,7 @@ class Draft:
         pending, self._pending = self._pending, None
         if pending is None:
             raise InconsistentRecord("a metadata transaction ends that has not begun")
-        for each in pending:
-            self.apply(each)
+        self.apply(*pending)
 
     def _abort(self, _: r.AbortTransactionRecord) -> None:
         if self._pending is None:
@@ -313,7 +315,7 @@ class Draft:
         self._pending = None
 
     def _nothing(self, _: MetadataRecord) -> None:
-        """Records that only move the log on."""
+        """Ignores records that do not change the image."""
 
 
 _SAME_LEADER: Final = -2
@@ -356,3 +358,10 @@ APPLY: Final[dict[type[MetadataRecord], Callable[[Draft, Any], None]]] = {
     r.NoOpRecord: Draft._nothing,
     r.ZkMigrationStateRecord: Draft._nothing,
 }
+
+
+def applied(image: Image, records: Iterable[MetadataRecord]) -> Image:
+    """The image after these records."""
+    draft = Draft(image)
+    draft.apply(*records)
+    return draft.image()

@@ -1,7 +1,7 @@
-"""How the controller decides on features and on controllers: UpdateFeatures, ControllerRegistration.
+"""Controller decisions on features and on controllers: UpdateFeatures, ControllerRegistration.
 
-Answers   codes are Kafka 4.3's. A level is only raised as far as every registered broker and controller goes along, and
-          only lowered when the asker says so. What is wrong with one update refuses all of them.
+Answers   codes are Kafka 4.3's. A level is raised only if every registered broker and controller supports it, and
+          lowered only if the request allows a downgrade. An error in one update refuses all of them.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from penstock.metadata.records import (
 )
 from penstock.metadata.view import View, repeated
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 
 def update_features(command: UpdateFeatures, view: View) -> Decision[MetadataRecord, Result]:
-    """Levels of features, all of them or none."""
+    """Sets feature levels, all of them or none."""
     records: list[MetadataRecord] = []
     counts = repeated(update.name for update in command.updates)
     try:
@@ -31,8 +31,8 @@ def update_features(command: UpdateFeatures, view: View) -> Decision[MetadataRec
                 raise Refusal(ErrorCode.INVALID_REQUEST, f"Feature {update.name} appears more than once.")
             records += _update(update, view.image)
     except Refusal as refusal:
-        return Decision((), Result(refusal.code, refusal.message))
-    return Decision(() if command.validate_only else tuple(records), Result())
+        return answer((), Result(refusal.code, refusal.message))
+    return answer(() if command.validate_only else tuple(records), Result())
 
 
 def _update(update: FeatureUpdate, image: Image) -> list[MetadataRecord]:
@@ -53,7 +53,7 @@ def _update(update: FeatureUpdate, image: Image) -> list[MetadataRecord]:
 
 
 def _check_supported(update: FeatureUpdate, image: Image) -> None:
-    """Every node that is registered must know the level; a level of 0 is known to those who never heard of it."""
+    """Refuses a level that a registered node does not support; nodes without the feature support level 0."""
     nodes: list[tuple[str, Iterable[BrokerFeature | ControllerFeature]]] = [
         *((f"Broker {number}", broker.features) for number, broker in sorted(image.brokers.items())),
         *((f"Controller {number}", node.features) for number, node in sorted(image.controllers.items())),
@@ -70,7 +70,7 @@ def _check_supported(update: FeatureUpdate, image: Image) -> None:
 
 
 def register_controller(command: RegisterController, view: View) -> Decision[MetadataRecord, Result]:
-    """A controller tells where it can be reached; the same again changes nothing."""
+    """Registers the endpoints of a controller; an equal registration changes nothing."""
     record = RegisterControllerRecord(
         controller_id=command.controller_id,
         incarnation_id=command.incarnation_id,
@@ -79,5 +79,5 @@ def register_controller(command: RegisterController, view: View) -> Decision[Met
         features=command.features,
     )
     if view.image.controllers.get(command.controller_id) == record:
-        return Decision((), Result())
-    return Decision((record,), Result())
+        return answer((), Result())
+    return answer((record,), Result())

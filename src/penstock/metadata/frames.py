@@ -1,7 +1,7 @@
 """A metadata record as the value of a log record: frame version 1, the record's key, its version, then the message.
 
-All three numbers are unsigned varints. A key or version that is not declared is refused: who does not understand a
-change of the cluster must not guess at the cluster.
+All three numbers are unsigned varints. A key or version that is not declared is refused: a node that does not
+understand a change must not guess the cluster state.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ RECORD_TYPES: Final[dict[int, type[MetadataRecord]]] = {
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """The framed record; without a version, in its newest."""
+    """Encodes a framed record; without a version, in its newest one."""
     if version is None:
         version = record.VERSIONS.last
     out = bytearray((FRAME_VERSION,))
@@ -34,7 +34,7 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 
 
 def decode_record(buffer: bytes | bytearray | memoryview) -> MetadataRecord:
-    """The record that fills the buffer."""
+    """Decodes the record that fills the buffer."""
     try:
         frame_version, position = read_uvarint(buffer, 0)
         key, position = read_uvarint(buffer, position)

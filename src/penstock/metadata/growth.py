@@ -1,6 +1,6 @@
-"""How the controller decides on CreatePartitions: more partitions for topics that exist.
+"""Controller decisions on CreatePartitions: more partitions for existing topics.
 
-Answers   codes and sentences are Kafka 4.3's.
+Answers   codes and messages are Kafka 4.3's.
 Departs   more partitions than one batch of records may hold are POLICY_VIOLATION, where Kafka answers
           UNKNOWN_SERVER_ERROR for the topic but keeps those of its partitions that still fitted. So are more than
           REPLICAS_PER_COMMAND_MAX replicas of one topic.
@@ -16,13 +16,13 @@ from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.placement import assign_all, hosts, partition_records, place_all
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, Pieces, View, repeated
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 
 def create_partitions(
     command: CreatePartitions, view: View
 ) -> Pieces[Decision[MetadataRecord, tuple[GrownTopic, ...]]]:
-    """More partitions for topics that exist."""
+    """Adds partitions to existing topics."""
     counts = repeated(topic.name for topic in command.topics)
     duplicates = [name for name, count in counts.items() if count > 1]
     results = [GrownTopic(n, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for n in duplicates]
@@ -35,7 +35,7 @@ def create_partitions(
             results.append(GrownTopic(topic.name))
         except Refusal as refusal:
             results.append(GrownTopic(topic.name, refusal.code, refusal.message))
-    return Decision(() if command.validate_only else tuple(records), tuple(results))
+    return answer(() if command.validate_only else tuple(records), tuple(results))
 
 
 def _grow(topic: MorePartitions, view: View, room: int) -> Pieces[list[MetadataRecord]]:

@@ -1,10 +1,10 @@
-"""The cluster at one offset of the metadata log, never changed: records make the next image out of the last one.
+"""The image: immutable cluster state at one offset of the metadata log. Applying records yields the next image.
 
-What an image does not change it shares with the one before, so keeping old ones costs little, and whoever holds one
-reads a consistent cluster for as long as they like.
+An image shares its unchanged parts with the one before, so keeping old images is cheap. A reader that holds an image
+sees a consistent cluster for as long as it likes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,18 +24,18 @@ NO_LEADER = -1
 TOPIC = 2
 BROKER = 4
 GROUP = 32
-"""Types of resources that have settings, as ConfigRecord numbers them."""
+"""Types of resources that have settings, numbered as in ConfigRecord."""
 
 MIGRATING_DIRECTORY = bytes(16)
-"""Stands for the directory of a replica whose broker never told its directories."""
+"""Directory of a replica whose broker never reported its directories."""
 UNASSIGNED_DIRECTORY = bytes(15) + b"\x01"
-"""Stands for the directory of a replica whose broker has not yet chosen one."""
+"""Directory of a replica whose broker has not yet chosen one."""
 LOST_DIRECTORY = bytes(15) + b"\x02"
-"""Stands among the directories of a broker that cannot write to them now, and for that of a replica that is damaged."""
+"""Directory of a damaged replica; also added to the directories of a broker that cannot write to them now."""
 
 
 class Partition(NamedTuple):
-    """One partition: where it lies and who leads it."""
+    """One partition: its replicas, ISR, leader and epochs."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -51,7 +51,7 @@ class Partition(NamedTuple):
 
     @property
     def damaged(self) -> tuple[int, ...]:
-        """Replicas whose brokers have reported that their logs cannot be read any more."""
+        """Replicas whose brokers have reported an unreadable log."""
         if LOST_DIRECTORY not in self.directories:
             return ()
         pairs = zip(self.replicas, self.directories, strict=False)
@@ -82,47 +82,47 @@ class Broker:
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] = ()
     active_epoch: int = -1
-    """The last epoch in which it was not fenced, so that others may have counted on its records."""
+    """Last epoch in which the broker was not fenced, so that others may have relied on its records."""
     can_write: bool = True
-    """Whether its disk takes records. One that is full leads and is in sync only where nobody else could."""
+    """Whether the disk accepts records. A full broker leads, and is in the ISR, only where no other replica can."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead and be in sync at all."""
+        """Whether the broker may lead and be in an ISR at all."""
         return not self.is_fenced and not self.is_shutting_down
 
     @property
     def is_fit(self) -> bool:
-        """Whether it may lead and join an ISR as well as any other."""
+        """Whether the broker may lead and join an ISR without restriction."""
         return self.is_active and self.can_write
 
     @property
     def told_log_dirs(self) -> tuple[bytes, ...]:
-        """Its directories as records tell them."""
+        """Directories as written to records; LOST_DIRECTORY marks a full disk."""
         return self.log_dirs if self.can_write else (*self.log_dirs, LOST_DIRECTORY)
 
     @property
     def default_directory(self) -> bytes:
-        """Where a new replica goes as far as the controller knows."""
+        """Directory of a new replica, as far as the controller knows it."""
         if not self.log_dirs:
             return MIGRATING_DIRECTORY
         return self.log_dirs[0] if len(self.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota binds: pairs of type (user, client-id, ip) and name, None for the default."""
+"""Entity that a quota applies to: pairs of type (user, client-id, ip) and name, None for the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """All of it."""
+    """The complete cluster state."""
 
     topics: Shelves[str, Topic] = field(default_factory=Shelves)
     """By name."""
     topic_names: Shelves[bytes, str] = field(default_factory=Shelves)
     """By topic id."""
     unified_names: Shelves[str, tuple[str, ...]] = field(default_factory=Shelves)
-    """Names of topics that contain "." or "_", by the name in which all of them are "_"."""
+    """Names of topics that contain "." or "_", by the name with every "." replaced by "_"."""
     partition_count: int = 0
     configs: Shelves[Resource, Mapping[str, str]] = field(default_factory=Shelves)
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Image:
     tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
     """By token id."""
     pending: tuple[MetadataRecord, ...] | None = None
-    """Records of a metadata transaction that has begun (KIP-868); they count once it ends."""
+    """Records of an open metadata transaction (KIP-868); they take effect when it ends."""
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with this id."""
@@ -144,14 +144,5 @@ class Image:
         return None if name is None else self.topics.get(name)
 
     def config(self, kind: int, name: str) -> Mapping[str, str]:
-        """The settings of a resource, as they were given."""
+        """The settings of a resource, as they were set."""
         return self.configs.get(Resource(kind, name)) or {}
-
-    def apply(self, records: Iterable[MetadataRecord]) -> "Image":
-        """The image after these records."""
-        from penstock.metadata.draft import Draft  # the draft is made of images
-
-        draft = Draft(self)
-        for record in records:
-            draft.apply(record)
-        return draft.image()

@@ -1,9 +1,9 @@
-"""Partitions by what the controller asks about them: whose they are, who leads them, what is to be done about them.
+"""Index of partitions for the controller: by broker, by leader, and by pending work.
 
-Derived from images and nothing else: `follow` compares the image that it has seen with the next one, which costs the
-size of the difference, so that the failure of one broker among a million partitions costs that broker's share. A
-partition is one number here, its topic's and its own. What is to be done is kept in dicts, in the order in which it
-came up: whoever does a bounded piece of it takes the first, and need not look at the rest.
+Derived from images only: `follow` compares its image with the next one at the cost of the difference, so the failure of
+one broker among a million partitions costs that broker's share. A partition is identified by one number, made of its
+topic's number and its own. Pending work is kept in dicts in the order in which it came up, so that a bounded piece is
+taken from the front without a scan of the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +21,8 @@ _MASK: Final = (1 << _BITS) - 1
 RulesOf: TypeAlias = Callable[[str], Rules]
 
 
-class Placed(NamedTuple):
-    """A partition with where to find it."""
+class PartitionEntry(NamedTuple):
+    """A partition with its topic and number."""
 
     topic: Topic
     number: int
@@ -35,17 +35,17 @@ class PartitionIndex:
     def __init__(self) -> None:
         self.image = Image()
         self.active: frozenset[int] = frozenset()
-        """Brokers that may lead and be in sync."""
+        """Brokers that may lead and be in an ISR."""
         self.unfit: frozenset[int] = frozenset()
-        """Those of them that cannot write now."""
+        """Active brokers that cannot write now."""
         self.led: dict[int, int] = {}
-        """How many partitions a broker leads."""
+        """Number of partitions that each broker leads."""
         self.preferred: dict[int, int] = {}
-        """Of how many partitions it is the first replica."""
+        """Number of partitions of which each broker is the first replica."""
         self.held: dict[int, int] = {}
-        """How many replicas it has and keeps, those that are on their way to it among them."""
+        """Number of replicas that each broker has and keeps, including those being added."""
         self.arriving: dict[int, int] = {}
-        """How many replicas are on their way to it."""
+        """Number of replicas being added to each broker."""
         self._by_broker: dict[int, set[Key]] = {}
         self._leaderless: dict[Key, None] = {}
         self._astray: dict[Key, None] = {}
@@ -56,68 +56,68 @@ class PartitionIndex:
         self._names: dict[int, str] = {}
         self._next_number = 0
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
-    def of_broker(self, broker_id: int) -> Iterator[Placed]:
-        """Every partition with a replica there."""
-        return self._placed(self._by_broker.get(broker_id, ()))
+    def of_broker(self, broker_id: int) -> Iterator[PartitionEntry]:
+        """Every partition with a replica on the broker."""
+        return self._entries(self._by_broker.get(broker_id, ()))
 
     def replicas_on(self, broker_id: int) -> int:
-        """How many replicas lie there, those that are to go among them."""
+        """Number of replicas on the broker, including those being removed."""
         return len(self._by_broker.get(broker_id, ()))
 
     @property
-    def leaderless(self) -> Iterator[Placed]:
-        """Partitions that nobody leads: offline."""
-        return self._placed(self._leaderless)
+    def leaderless(self) -> Iterator[PartitionEntry]:
+        """Partitions without a leader: offline."""
+        return self._entries(self._leaderless)
 
     @property
     def leaderless_count(self) -> int:
-        """How many partitions are offline."""
+        """Number of offline partitions."""
         return len(self._leaderless)
 
     @property
-    def astray(self) -> Iterator[Placed]:
-        """Partitions that somebody other than their first replica leads."""
-        return self._placed(self._astray)
+    def astray(self) -> Iterator[PartitionEntry]:
+        """Partitions led by a replica other than their first one."""
+        return self._entries(self._astray)
 
-    def returnable(self, count: int) -> Iterator[Placed]:
-        """The first so many of these whose first replica is in sync."""
-        return self._placed(islice(self._returnable, count))
+    def returnable(self, count: int) -> Iterator[PartitionEntry]:
+        """Up to `count` of the `astray` partitions whose first replica is in sync."""
+        return self._entries(islice(self._returnable, count))
 
     @property
-    def moving(self) -> Iterator[Placed]:
+    def moving(self) -> Iterator[PartitionEntry]:
         """Partitions that are being moved."""
-        return self._placed(self._moving)
+        return self._entries(self._moving)
 
     @property
     def moving_count(self) -> int:
-        """How many partitions are being moved."""
+        """Number of partitions that are being moved."""
         return len(self._moving)
 
-    def troubled(self, count: int | None = None) -> Iterator[Placed]:
-        """Partitions that must change because of brokers: somebody inactive is in sync, or somebody could lead."""
-        return self._placed(islice(self._troubled, count))
+    def troubled(self, count: int | None = None) -> Iterator[PartitionEntry]:
+        """Partitions that must change because of brokers: an inactive one is in the ISR, or one could lead."""
+        return self._entries(islice(self._troubled, count))
 
     @property
     def has_trouble(self) -> bool:
-        """Whether there are any of these."""
+        """Whether there are troubled partitions."""
         return bool(self._troubled)
 
-    def _placed(self, keys: Iterable[Key]) -> Iterator[Placed]:
-        """Sorted by topic name and number, whatever numbers topics were given here."""
+    def _entries(self, keys: Iterable[Key]) -> Iterator[PartitionEntry]:
+        """The partitions sorted by topic name and number, independent of the topic numbers of this index."""
         topics: dict[int, list[Key]] = {}
         for key in keys:
             topics.setdefault(key >> _BITS, []).append(key)
         for name, of_topic in sorted(((self._names[n], keys) for n, keys in topics.items()), key=itemgetter(0)):
             topic = self.image.topics[name]
             for key in sorted(of_topic):
-                yield Placed(topic, key & _MASK, topic.partitions[key & _MASK])
+                yield PartitionEntry(topic, key & _MASK, topic.partitions[key & _MASK])
 
-    # --- following ------------------------------------------------------------------------------------------------
+    # --- updates --------------------------------------------------------------------------------------------------
 
     def follow(self, image: Image, rules_of: RulesOf) -> None:
-        """Takes the next image in, or any other."""
+        """Updates the index to the next image, or to any other."""
         old, self.image = self.image, image
         if old is image:
             return
@@ -222,7 +222,7 @@ class PartitionIndex:
             self._troubled.pop(key, None)
 
     def _recheck(self, broker_ids: Iterable[int], rules_of: RulesOf) -> None:
-        """Brokers have become active, or stopped being so."""
+        """Checks the partitions of brokers that became active, inactive, fit or unfit."""
         for broker_id in broker_ids:
             for topic, number, partition in self.of_broker(broker_id):
                 key = self._numbers[topic.topic_id] << _BITS | number
@@ -230,11 +230,11 @@ class PartitionIndex:
                     self._check(key, partition, rules_of(topic.name))
 
     def _follow_rules(self, old: Image, new: Image, rules_of: RulesOf) -> None:
-        """Settings may allow what they did not: only partitions that nobody leads, or that are troubled, can tell."""
+        """Checks partitions after a change of settings; only leaderless and troubled partitions can be affected."""
         if old.configs is new.configs and old.features is new.features:
             return
         names = {resource.name for resource, *_ in old.configs.differences(new.configs) if resource.kind == TOPIC}
         is_for_all = old.features != new.features or old.config(BROKER, "") != new.config(BROKER, "")
-        for topic, number, partition in list(self._placed({**self._leaderless, **self._troubled})):
+        for topic, number, partition in list(self._entries({**self._leaderless, **self._troubled})):
             if is_for_all or topic.name in names:
                 self._check(self._numbers[topic.topic_id] << _BITS | number, partition, rules_of(topic.name))

@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""Rules for topic names."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_name(name: str) -> None:
-    """Refuses what can be no topic's name."""
+    """Refuses an invalid topic name."""
     if why := _trouble(name):
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
 
@@ -33,7 +33,7 @@ def _trouble(name: str) -> str | None:
 
 
 def check_new_name(name: str, image: Image) -> None:
-    """Refuses the name of a topic that exists, and one that metrics could not tell from an existing topic's."""
+    """Refuses the name of an existing topic, and a name that metrics could not distinguish from an existing one."""
     if name in image.topics:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     check_name(name)

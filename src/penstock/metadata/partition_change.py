@@ -1,9 +1,9 @@
-"""How a partition becomes another: in-sync replicas, eligible leaders (KIP-966), elections, the end of a move.
+"""State changes of a partition: ISR, eligible leader replicas (KIP-966), elections, the end of a move.
 
-Everything here is a value in and a value out. What must stay true of what `settle` returns: leader and in-sync replicas
-are among the replicas; a leader is in sync and active; who cannot write is in sync only with others who cannot; in-sync
-and eligible replicas have nobody in common; with as many in sync as the topic asks for nobody else is eligible; the
-leader epoch grows whenever somebody else leads or a replica has left, so that whoever is out of date is refused.
+All functions are pure. Invariants of the result of `settle`: leader and ISR are among the replicas; a leader is in sync
+and active; a replica that cannot write is in the ISR only with others that cannot; ISR and eligible replicas are
+disjoint; with min.insync.replicas in sync no other replica is eligible; the leader epoch grows whenever the leader
+changes or a replica is removed, so that outdated nodes are refused.
 """
 
 from collections.abc import Container
@@ -16,11 +16,11 @@ from penstock.model.epochs import next_epoch
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""The leader was elected uncleanly and has yet to say that it has seen to what that left."""
+"""The leader was elected uncleanly and has not yet reported that it has recovered."""
 
 
 class Election(Enum):
-    """Who may be elected."""
+    """Kind of election: which replicas may be elected."""
 
     CLEAN = "whoever has every committed record, the present leader first"
     PREFERRED = "the same, but the first replica before all"
@@ -28,16 +28,16 @@ class Election(Enum):
 
 
 class Rules(NamedTuple):
-    """What a topic asks of its partitions."""
+    """Rules that a topic sets for its partitions."""
 
     in_sync_min: int = 1
     has_eligible_replicas: bool = True
-    """Whether the cluster keeps lists of eligible leaders; if not, the last replica in sync stays so when it fails."""
+    """Whether the cluster keeps eligible leaders; if not, the last in-sync replica stays in the ISR when it fails."""
     is_unclean_allowed: bool = False
 
     @property
     def election(self) -> Election:
-        """How a leader is found when nobody asks."""
+        """Kind of election that is used without an explicit request."""
         return Election.UNCLEAN if self.is_unclean_allowed else Election.CLEAN
 
 
@@ -50,11 +50,11 @@ def settle(
     distrusted: Container[int] = (),
     unfit: Container[int] = (),
 ) -> Partition:
-    """What becomes of a partition that shall be as `wanted`, where only `active` brokers may lead or be in sync.
+    """Computes the partition that results from `wanted`, where only `active` brokers may lead or be in sync.
 
-    `distrusted` brokers may have lost records, so that they are no longer eligible. `unfit` ones cannot write now, and
-    go as if they were not active, unless nobody in sync would be left: what can still be read is not given up. Damaged
-    replicas neither lead nor are in sync; one that nobody else makes up for stays eligible, though it is not elected.
+    `distrusted` brokers may have lost records, so they are no longer eligible. `unfit` brokers cannot write now, and
+    are treated as inactive unless that would empty the ISR: data that can still be read is not given up. Damaged
+    replicas neither lead nor are in sync; one without a substitute stays eligible, though it is not elected.
     """
     if damaged := wanted.damaged:
         active = [each for each in wanted.replicas if each in active and each not in damaged]
@@ -92,7 +92,7 @@ def _willing(wanted: Partition, active: Container[int], unfit: Container[int]) -
 def _complete_move(
     wanted: Partition, isr: tuple[int, ...], eligible: tuple[int, ...], rules: Rules
 ) -> tuple[Partition, tuple[int, ...]]:
-    """A move is over once all who were to come are in sync, and enough of those who stay have every record."""
+    """Ends a move once all added replicas are in sync and enough of the staying ones have every record."""
     gone = wanted.removing_replicas
     staying = tuple(each for each in isr if each not in gone)
     whole = (*isr, *eligible)
@@ -106,15 +106,15 @@ def _complete_move(
 
 
 def whole_min(whole: int, target: int, rules: Rules) -> int:
-    """How many who have every committed record must be left of `whole` if others go, on the way to `target` replicas.
+    """Of `whole` replicas with every committed record, the number that a move to `target` replicas must keep.
 
-    With as many as the topic asks for, all but one of them may lose what they have, and nothing is lost.
+    With min.insync.replicas of them, all but one may lose their data without any record being lost.
     """
     return min(whole, target, rules.in_sync_min)
 
 
 def without_replicas(partition: Partition, gone: Container[int]) -> Partition:
-    """The partition on fewer brokers; directories go with their replicas."""
+    """The partition without some replicas and their directories."""
     if len(partition.directories) != len(partition.replicas):
         return partition._replace(replicas=tuple(each for each in partition.replicas if each not in gone))
     kept = [pair for pair in zip(partition.replicas, partition.directories, strict=True) if pair[0] not in gone]
@@ -126,9 +126,10 @@ def without_replicas(partition: Partition, gone: Container[int]) -> Partition:
 def _eligible(
     before: Partition, wanted: Partition, isr: tuple[int, ...], rules: Rules, distrusted: Container[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Who has every committed record without being in sync, and who was the last of whom that was known.
+    """The replicas outside the ISR that have every committed record, and the last ones known to have had them.
 
-    With fewer in sync than the topic asks for nothing is committed, so whoever was in sync when that began stays good.
+    With fewer than min.insync.replicas in sync nothing is committed, so replicas that were in sync when that began
+    stay eligible.
     """
     if not rules.has_eligible_replicas or len(isr) >= min(rules.in_sync_min, len(wanted.replicas)):
         return (), ()
@@ -148,7 +149,7 @@ def _elect(
     active: Container[int],
     election: Election,
 ) -> tuple[int, tuple[int, ...], bool]:
-    """The leader, who is in sync under it, and whether records may be lost by that."""
+    """The leader, the ISR under it, and whether records may be lost by the election."""
     eligible, last_known = others
     order = (wanted.leader, *wanted.replicas)
     if election is Election.PREFERRED:
@@ -167,15 +168,15 @@ def _elect(
 
 
 def is_sound(partition: Partition, active: frozenset[int], unfit: frozenset[int]) -> bool:
-    """Whether it is led and everybody in sync is active and fit: the usual case, with nothing to settle."""
+    """Whether the leader is active and all of the ISR is active and fit: the usual case, with nothing to settle."""
     return partition.leader in active and active.issuperset(partition.isr) and unfit.isdisjoint(partition.isr)
 
 
 def change_record(topic_id: bytes, index: int, old: Partition, new: Partition) -> PartitionChangeRecord | None:
-    """The record that makes the one out of the other; None where they are the same."""
+    """The record that changes `old` into `new`; None if they are equal."""
     if old == new:
         return None
-    next_epoch(old.partition_epoch, "the partition")  # refused here: a record in the log can be refused no more
+    next_epoch(old.partition_epoch, "the partition")  # refused here: a record in the log can no longer be refused
     same_leader = old.leader_epoch == new.leader_epoch
     same_state = old.leader_recovery_state == new.leader_recovery_state
     return PartitionChangeRecord(

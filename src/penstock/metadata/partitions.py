@@ -1,10 +1,10 @@
-"""How the controller decides on partitions that exist: AlterPartition from their leaders, ElectLeaders from operators.
+"""Controller decisions on existing partitions: AlterPartition from their leaders, ElectLeaders from operators.
 
-Answers   codes and sentences are Kafka 4.3's.
-Departs   a leader must name the broker epoch of everybody in sync, for which AlterPartition 2 has no room: a replica
-          that came back after losing records is not the one that was in sync (R08). It may leave itself out, as one
-          does whose log has failed: then one of those that it names leads. An election of everything elects
-          RECORDS_PER_COMMAND_MAX partitions; the rest is told THROTTLING_QUOTA_EXCEEDED: ask again.
+Answers   codes and messages are Kafka 4.3's.
+Departs   a leader must name the broker epoch of every in-sync replica, which AlterPartition 2 cannot carry: a replica
+          that came back after losing records is not the one that was in sync (R08). A leader whose log has failed may
+          leave itself out; then one of the replicas that it names leads. An election of all partitions elects
+          RECORDS_PER_COMMAND_MAX of them; the rest get THROTTLING_QUOTA_EXCEEDED, and the request is to be repeated.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,22 +21,22 @@ from penstock.metadata.cluster_commands import (
 from penstock.metadata.commands import Refusal
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import NO_LEADER, Partition, Topic
-from penstock.metadata.index import Placed
+from penstock.metadata.index import PartitionEntry
 from penstock.metadata.partition_change import RECOVERING, Election, change_record, settle
 from penstock.metadata.records import PartitionChangeRecord
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, Cluster
 from penstock.model.epochs import EpochsExhausted, next_epoch
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 # --- AlterPartition ---------------------------------------------------------------------------------------------------
 
 
 def alter_partition(command: AlterPartition, cluster: Cluster) -> Decision[MetadataRecord, AlteredPartitions]:
-    """A leader changes who is in sync."""
+    """Changes the ISR of partitions as proposed by their leader."""
     broker = cluster.image.brokers.get(command.broker_id)
     if broker is None or broker.epoch != command.broker_epoch:
-        return Decision((), AlteredPartitions(code=ErrorCode.STALE_BROKER_EPOCH))
+        return answer((), AlteredPartitions(code=ErrorCode.STALE_BROKER_EPOCH))
     active = cluster.active
     records: list[MetadataRecord] = []
     results = []
@@ -55,7 +55,7 @@ def alter_partition(command: AlterPartition, cluster: Cluster) -> Decision[Metad
             if refusal.code is ErrorCode.INELIGIBLE_REPLICA:
                 records.append(_outdated(wanted, cluster))
         results.append(result)
-    return Decision(tuple(records), AlteredPartitions(tuple(results)))
+    return answer(tuple(records), AlteredPartitions(tuple(results)))
 
 
 def _alter(
@@ -70,7 +70,7 @@ def _alter(
     result = AlteredPartition(
         wanted.topic_id,
         wanted.index,
-        # The end of a move may make somebody else the leader: the change is made, but not the asker's to go on with.
+        # The end of a move may change the leader: the change is made, but the sender does not lead any more.
         ErrorCode.NONE if settled.leader == broker_id else ErrorCode.NEW_LEADER_ELECTED,
         settled.leader,
         settled.leader_epoch,
@@ -82,10 +82,10 @@ def _alter(
 
 
 def _outdated(wanted: NewIsr, cluster: Cluster) -> MetadataRecord:
-    """The partition as it is, in its next version: what was refused is refused for good.
+    """Record that only increases the partition epoch, so that a refused request stays refused.
 
-    The leader does not count on it any more. The same request, sent before and come late, must not be carried out when
-    whoever it names is eligible again.
+    The leader has given up on it. A delayed copy of the same request must not be carried out when the replicas that it
+    names are eligible again.
     """
     _, partition = _found(wanted, cluster)
     next_epoch(partition.partition_epoch, "the partition")
@@ -103,9 +103,9 @@ def _found(wanted: NewIsr, cluster: Cluster) -> tuple[Topic, Partition]:
 
 
 def _check_sender(wanted: NewIsr, partition: Partition, broker_id: int) -> None:
-    """Only the leader of now may speak, and only of the partition as it is."""
+    """Accepts only the current leader, and only with the current partition epoch."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
-        raise Refusal(ErrorCode.NOT_CONTROLLER, None)  # it knows more: somebody else decides by now
+        raise Refusal(ErrorCode.NOT_CONTROLLER, None)  # the sender has newer state: another controller is active
     if wanted.leader_epoch < partition.leader_epoch:
         raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, None)
     if broker_id != partition.leader:
@@ -132,7 +132,7 @@ def _checked_isr(wanted: NewIsr, partition: Partition, cluster: Cluster, active:
 
 
 def _is_given_up(isr: tuple[int, ...], partition: Partition) -> bool:
-    """Whether the leader leaves its place to others who are in sync: its log has failed."""
+    """Whether the leader, whose log has failed, hands over to other in-sync replicas."""
     return bool(isr) and frozenset(isr) <= frozenset(partition.isr)
 
 
@@ -140,44 +140,44 @@ def _is_given_up(isr: tuple[int, ...], partition: Partition) -> bool:
 
 
 def elect_leaders(command: ElectLeaders, cluster: Cluster) -> Decision[MetadataRecord, tuple[Elected, ...]]:
-    """Operators ask for preferred leaders, or for any."""
+    """Elects preferred leaders or, if unclean, any leaders."""
     election = Election.UNCLEAN if command.is_unclean else Election.PREFERRED
     records: list[MetadataRecord] = []
     results = []
     active = cluster.active
     is_for_all = command.partitions is None
-    for ref, placed in _asked(command, cluster):
+    for ref, entry in _asked(command, cluster):
         try:
             if len(records) == RECORDS_PER_COMMAND_MAX:
                 raise Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "Too many elections at once; ask again.")
-            records.append(_elect(ref, placed, election, active, cluster))
+            records.append(_elect(ref, entry, election, active, cluster))
             results.append(Elected(ref))
         except Refusal as refusal:
             if not (is_for_all and refusal.code is ErrorCode.ELECTION_NOT_NEEDED):
                 results.append(Elected(ref, refusal.code, refusal.message))
-    return Decision(tuple(records), tuple(results))
+    return answer(tuple(records), tuple(results))
 
 
-def _asked(command: ElectLeaders, cluster: Cluster) -> Iterator[tuple[PartitionRef, Placed | None]]:
+def _asked(command: ElectLeaders, cluster: Cluster) -> Iterator[tuple[PartitionRef, PartitionEntry | None]]:
     if command.partitions is None:
-        found: Iterable[Placed] = cluster.index.leaderless
+        found: Iterable[PartitionEntry] = cluster.index.leaderless
         if not command.is_unclean:
             found = (*cluster.index.leaderless, *cluster.index.astray)
-        for placed in found:
-            yield PartitionRef(placed.topic.name, placed.number), placed
+        for entry in found:
+            yield PartitionRef(entry.topic.name, entry.number), entry
         return
     for ref in dict.fromkeys(command.partitions):
         topic = cluster.image.topics.get(ref.topic)
         partition = None if topic is None else topic.partitions.get(ref.number)
-        yield ref, None if topic is None or partition is None else Placed(topic, ref.number, partition)
+        yield ref, None if topic is None or partition is None else PartitionEntry(topic, ref.number, partition)
 
 
 def _elect(
-    ref: PartitionRef, placed: Placed | None, election: Election, active: frozenset[int], cluster: Cluster
+    ref: PartitionRef, entry: PartitionEntry | None, election: Election, active: frozenset[int], cluster: Cluster
 ) -> MetadataRecord:
-    if placed is None:
+    if entry is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {ref.topic}-{ref.number}")
-    partition = placed.partition
+    partition = entry.partition
     if election is Election.PREFERRED and partition.leader == partition.replicas[0]:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, None)
     if election is Election.UNCLEAN and partition.leader != NO_LEADER:
@@ -188,7 +188,7 @@ def _elect(
         raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)
     if settled.leader == NO_LEADER:
         raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "There is no replica that could lead.")
-    record = change_record(placed.topic.topic_id, placed.number, partition, settled)
+    record = change_record(entry.topic.topic_id, entry.number, partition, settled)
     if record is None:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, None)
     return record

@@ -1,9 +1,9 @@
-"""Where the replicas of new partitions go: spread evenly over brokers, and over racks as far as there are any.
+"""Placement of the replicas of new partitions: spread evenly over brokers, and over racks if there are any.
 
-Brokers stand in a ring in which racks take turns; a partition takes as many neighbours as it has replicas, the next
-partition begins one further on. Who stands in a rack that the partition has already is passed over while there are
-others (KIP-36): with racks of different sizes, apart goes before even. After each round the ring is shuffled, so that
-the load of a lost broker falls on many.
+Brokers form a ring in which racks alternate. A partition takes as many neighbours as it has replicas; the next
+partition begins one position further on. Brokers in a rack that the partition already uses are skipped while there are
+other racks (KIP-36): with racks of different sizes, rack spread goes before even load. The ring is shuffled after each
+round, so that the load of a lost broker falls on many.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def hosts(image: Image) -> dict[int, Broker]:
-    """Brokers that may be given replicas: not those that are being emptied."""
+    """Brokers that may get replicas, without those that are being emptied."""
     return {number: broker for number, broker in image.brokers.items() if not is_leaving(image, number)}
 
 
@@ -65,7 +65,7 @@ def place(
 
 
 def _apart(ring: Sequence[int], count: int, racks: Mapping[int, str], turns: int) -> list[int]:
-    """The first so many of the ring, but nobody whose rack has had its turn while others have not."""
+    """The first `count` brokers of the ring, skipping racks that had their turn while others have not."""
     taken: list[int] = []
     while len(taken) < count:
         had: dict[str, int] = {}
@@ -86,7 +86,7 @@ def _ring(racks: Mapping[str, list[int]], entropy: Entropy) -> list[int]:
 
 
 def _shuffled(items: list[T], entropy: Entropy) -> list[T]:
-    """Fisher and Yates."""
+    """Fisher-Yates shuffle."""
     items = items.copy()
     for index in range(len(items) - 1, 0, -1):
         other = entropy.below(index + 1)
@@ -95,7 +95,7 @@ def _shuffled(items: list[T], entropy: Entropy) -> list[T]:
 
 
 def check_assignment(replicas: tuple[int, ...], brokers: Mapping[int, Broker], replication_factor: int | None) -> None:
-    """Refuses brokers that were named by hand but cannot be."""
+    """Refuses an invalid manual assignment."""
     if not replicas:
         raise _bad("The manual partition assignment includes an empty replica list.")
     ordered = sorted(replicas)
@@ -118,7 +118,7 @@ def _bad(message: str) -> Refusal:
 
 
 def _new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> Partition | None:
-    """A partition on these brokers, or None where none of them could lead it."""
+    """A partition on these brokers, or None if none of them can lead it."""
     active = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
     isr = tuple(broker_id for broker_id in active if brokers[broker_id].can_write) or active
     if not isr:
@@ -134,7 +134,7 @@ def _new_partition(replicas: tuple[int, ...], brokers: Mapping[int, Broker]) -> 
 
 
 def assign(index: int, replicas: tuple[int, ...], brokers: Mapping[int, Broker], factor: int | None) -> Partition:
-    """A partition on brokers that were named by hand."""
+    """A partition on manually assigned brokers."""
     check_assignment(replicas, brokers, factor)
     partition = _new_partition(replicas, brokers)
     if partition is None:
@@ -149,7 +149,7 @@ def assign(index: int, replicas: tuple[int, ...], brokers: Mapping[int, Broker],
 def place_all(
     count: int, replication_factor: int, brokers: Mapping[int, Broker], entropy: Entropy
 ) -> Pieces[list[Partition]]:
-    """New partitions where the placement puts them."""
+    """New partitions on brokers chosen by the placement."""
     found: dict[tuple[int, ...], Partition] = {}
     made: list[Partition] = []
     check_replicas(min(replication_factor, len(brokers)) * count)
@@ -162,7 +162,7 @@ def place_all(
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
             )
-        found[replicas] = partition  # equal ones are kept once
+        found[replicas] = partition  # equal partitions share one object
         made.append(partition)
     return made
 
@@ -170,7 +170,7 @@ def place_all(
 def assign_all(
     assignments: Iterable[tuple[int, tuple[int, ...]]], brokers: Mapping[int, Broker], factor: int | None
 ) -> Pieces[dict[int, Partition]]:
-    """New partitions on brokers that were named by hand. Without a factor, the first partition tells it."""
+    """New partitions on manually assigned brokers. Without a factor, the first partition determines it."""
     made: dict[int, Partition] = {}
     replica_count, piece = 0, 0
     for index, replicas in assignments:
@@ -188,13 +188,13 @@ def assign_all(
 
 
 def check_replicas(count: int) -> None:
-    """Refuses more new replicas of one topic than every node can apply at once."""
+    """Refuses more new replicas of one topic than a node can apply at once."""
     if count > REPLICAS_PER_COMMAND_MAX:
         raise Refusal(ErrorCode.POLICY_VIOLATION, TOO_MANY_REPLICAS)
 
 
 def partition_records(topic_id: bytes, partitions: Iterable[Partition], first: int) -> Pieces[list[MetadataRecord]]:
-    """The records that make partitions, numbered from the first one on."""
+    """The records that create partitions, numbered from `first` on."""
     records: list[MetadataRecord] = []
     for index, partition in enumerate(partitions, start=first):
         if records and len(records) % REPLICAS_PER_PIECE == 0:
@@ -204,7 +204,7 @@ def partition_records(topic_id: bytes, partitions: Iterable[Partition], first: i
 
 
 def partition_record(topic_id: bytes, index: int, partition: Partition) -> PartitionRecord:
-    """The record that makes a partition."""
+    """The record that creates a partition."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,

@@ -1,14 +1,14 @@
-"""How the controller decides on moves: AlterPartitionReassignments and ListPartitionReassignments.
+"""Controller decisions on moves: AlterPartitionReassignments and ListPartitionReassignments.
 
-A partition on the move has the replicas that it shall have first, then those that are to go. Those that are to come are
-`adding_replicas`; when all of them are in sync, `settle` ends the move.
+A moving partition lists its target replicas first, then those to be removed. The new ones are `adding_replicas`; when
+all of them are in sync, `settle` ends the move.
 
-Answers   codes and sentences are Kafka 4.3's.
-Departs   a move that replaces another begins where the partition lay before the first; who was on the way and stays
-          wanted stays on the way, where Kafka would take it for a replica of old. A move ends, or is called off, only
-          when that leaves as many who have every record as the topic asks for in sync. How many replicas are copied
-          at a time, and how fast, is bounded at the broker that they go to (`penstock.metadata.copying`), which also
-          ends with the move.
+Answers   codes and messages are Kafka 4.3's.
+Departs   a move that replaces another starts from the replicas before the first one; a replica that was being added
+          and is still a target stays in `adding_replicas`, where Kafka would treat it as an original replica. A move
+          ends, or is cancelled, only if that leaves min.insync.replicas replicas that have every record. The number of
+          replicas copied at a time and their rate are bounded at the receiving broker (`penstock.metadata.copying`);
+          this bound ends with the move.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,18 +24,18 @@ from penstock.metadata.cluster_commands import (
 from penstock.metadata.commands import Refusal
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Broker, Partition, Topic
-from penstock.metadata.index import Placed
+from penstock.metadata.index import PartitionEntry
 from penstock.metadata.partition_change import Rules, change_record, settle, whole_min
 from penstock.metadata.placement import check_assignment
 from penstock.metadata.view import RECORDS_PER_COMMAND_MAX, TOO_MANY_RECORDS, Cluster
 from penstock.model.errors import ErrorCode
-from penstock.model.shard import Decision
+from penstock.model.shard import Decision, answer
 
 
 def alter_reassignments(
     command: AlterReassignments, cluster: Cluster
 ) -> Decision[MetadataRecord, tuple[Reassigned, ...]]:
-    """Partitions move, each by itself."""
+    """Starts, changes or cancels moves, each partition independently."""
     records: list[MetadataRecord] = []
     results = []
     seen: set[PartitionRef] = set()
@@ -53,7 +53,7 @@ def alter_reassignments(
             results.append(Reassigned(each.partition))
         except Refusal as refusal:
             results.append(Reassigned(each.partition, refusal.code, refusal.message))
-    return Decision(tuple(records), tuple(results))
+    return answer(tuple(records), tuple(results))
 
 
 def _found(ref: PartitionRef, cluster: Cluster) -> tuple[Topic, Partition]:
@@ -83,17 +83,17 @@ def _moved(command: AlterReassignments, each: Reassignment, partition: Partition
 
 
 def original_replicas(partition: Partition) -> tuple[int, ...]:
-    """Where the partition lay before the move that is under way."""
+    """Replicas of the partition before the move in progress."""
     return tuple(each for each in partition.replicas if each not in partition.adding_replicas)
 
 
 def target_replicas(partition: Partition) -> tuple[int, ...]:
-    """Where it will lie after it."""
+    """Replicas of the partition after the move in progress."""
     return tuple(each for each in partition.replicas if each not in partition.removing_replicas)
 
 
 def moved(partition: Partition, target: tuple[int, ...]) -> Partition:
-    """The partition on its way to other brokers."""
+    """The partition at the start of a move to `target`."""
     original = original_replicas(partition)
     adding = tuple(each for each in target if each not in original)
     removing = tuple(each for each in original if each not in target)
@@ -103,7 +103,7 @@ def moved(partition: Partition, target: tuple[int, ...]) -> Partition:
 def move_record(
     topic: Topic, index: int, partition: Partition, target: Partition, cluster: Cluster
 ) -> MetadataRecord | None:
-    """The record that begins, changes or ends a move; None where nothing changes."""
+    """The record that begins, changes or ends a move; None if nothing changes."""
     isr = tuple(each for each in partition.isr if each in target.replicas)
     rules = cluster.rules(topic.name)
     if not rules.is_unclean_allowed:
@@ -114,7 +114,7 @@ def move_record(
 
 
 def _check_who_is_left(old: Partition, target: Partition, isr: tuple[int, ...], rules: Rules, name: str) -> None:
-    """Somebody can lead at once, and as many have every record as must not be fewer."""
+    """Refuses a target without an in-sync replica, or with too few replicas that have every record."""
     whole = (*old.isr, *old.eligible_leader_replicas)
     left = sum(each in target.replicas for each in whole)
     needed = whole_min(len(whole), len(target_replicas(target)), rules)
@@ -132,7 +132,7 @@ def _check_who_is_left(old: Partition, target: Partition, isr: tuple[int, ...], 
 
 
 def _with_directories(target: Partition, old: Partition, brokers: Mapping[int, Broker]) -> Partition:
-    """Replicas keep their directories; new ones get those that their brokers put new replicas into."""
+    """Keeps the directories of existing replicas; new ones get the default directory of their broker."""
     if len(old.directories) != len(old.replicas):
         return target
     known = dict(zip(old.replicas, old.directories, strict=True))
@@ -145,12 +145,12 @@ def _with_directories(target: Partition, old: Partition, brokers: Mapping[int, B
 
 
 def list_reassignments(command: ListReassignments, cluster: Cluster) -> Decision[MetadataRecord, tuple[Moving, ...]]:
-    """Partitions that are on the move."""
-    found: Iterable[Placed] = cluster.index.moving
+    """Lists partitions that are being moved."""
+    found: Iterable[PartitionEntry] = cluster.index.moving
     if command.partitions is not None:
         wanted = frozenset(command.partitions)
         found = [each for each in found if PartitionRef(each.topic.name, each.number) in wanted]
-    return Decision(
+    return answer(
         (),
         tuple(
             Moving(

@@ -1,7 +1,7 @@
-"""The records of the metadata log, as Kafka 4.3 writes them (KRaft): whoever plays them in order has the cluster.
+"""The records of the metadata log, as Kafka 4.3 writes them (KRaft). Replayed in order, they yield the cluster state.
 
-Declarations only. `penstock.metadata.frames` turns them into bytes and back, `penstock.metadata.draft` says what each
-of them does to the image.
+Declarations only. `penstock.metadata.frames` encodes and decodes them, `penstock.metadata.draft` applies them to the
+image.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """An immutable map that a change copies only in part.
 
-Keys are spread over 1,024 shelves, each a small dict. A changed map shares every shelf that it leaves alone, so a
-change costs the list of shelves and the shelves that it touches: some microseconds at a million keys. Two maps with a
-common past are compared as cheaply, because a shared shelf is the same on both sides.
+Keys are spread over 1,024 shelves, each a small dict. A changed map shares every unchanged shelf, so a change copies
+only the list of shelves and the shelves that it touches: some microseconds at a million keys. Comparing two maps with a
+common history is as cheap, because shared shelves are identical objects.
 """
 
 import zlib
@@ -16,7 +16,7 @@ SHELVES: Final = 1024
 
 
 class Resource(NamedTuple):
-    """What settings belong to: its type as ConfigRecord numbers it, and its name."""
+    """A resource that has settings: its type, numbered as in ConfigRecord, and its name."""
 
     kind: int
     name: str
@@ -30,7 +30,7 @@ _EMPTY: Final[list[dict[object, object]]] = [{}] * SHELVES
 
 @lru_cache(maxsize=4096)
 def _place(key: str | bytes | Resource) -> int:
-    """A checksum, because hashes differ from process to process and ids may have been chosen by somebody."""
+    """Shelf of a key, by checksum: hashes differ between processes, and ids need not be random."""
     if isinstance(key, bytes):
         return zlib.crc32(key) % SHELVES
     if isinstance(key, str):
@@ -39,7 +39,7 @@ def _place(key: str | bytes | Resource) -> int:
 
 
 class Shelves(Generic[K, V]):
-    """The map. Iteration follows the shelves: the same for the same history, but no order that means anything."""
+    """See the module. Iteration order is the same for the same history, but has no meaning."""
 
     __slots__ = ("_count", "_shelves")
 
@@ -85,7 +85,7 @@ class Shelves(Generic[K, V]):
         return f"Shelves({dict(self.items())!r})"
 
     def changed(self, changes: Mapping[K, V | None]) -> "Shelves[K, V]":
-        """The map with these values; None takes a key out."""
+        """The map with these values; None removes a key."""
         if not changes:
             return self
         shelves = self._shelves.copy()
@@ -106,6 +106,8 @@ class Shelves(Generic[K, V]):
 
     def differences(self, newer: "Shelves[K, V]") -> Iterator[tuple[K, V | None, V | None]]:
         """Every key whose value is not the same object in `newer`, with both values."""
+        if self is newer:
+            return
         are_changed = map(is_not, self._shelves, newer._shelves)
         for old, new in compress(zip(self._shelves, newer._shelves, strict=True), are_changed):
             for key, value in old.items():

@@ -1,7 +1,7 @@
-"""An image as records, one after the other: what a snapshot of the metadata log holds.
+"""An image as a sequence of records: the content of a snapshot of the metadata log.
 
-An iterator over an image that nobody changes: the writer takes as many as it likes, lets others run, and goes on; what
-happens meanwhile is not in it. Applied to nothing, the records give the image again.
+The image is immutable, so the writer may take some records, let other work run, and continue; later changes are not in
+the snapshot. Applied to an empty image, the records yield the image again.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from penstock.metadata.records import (
 
 
 def records_of(image: Image) -> Iterator[MetadataRecord]:
-    """Everything; what others refer to comes first."""
+    """All records of the image; a record comes before those that refer to it."""
     assert image.pending is None, "a metadata transaction that has not ended belongs to no snapshot"
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
@@ -39,7 +39,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
 
 
 def _registrations(broker: Broker) -> Iterator[RegisterBrokerRecord]:
-    """Its registration; before that, if it was active in an earlier one and not since, the earlier one."""
+    """The broker's registration, preceded by an earlier one if it was last active in that."""
     if broker.is_fenced and 0 <= broker.active_epoch < broker.epoch:
         yield _registration(replace(broker, epoch=broker.active_epoch, is_fenced=False, is_shutting_down=False))
     yield _registration(broker)

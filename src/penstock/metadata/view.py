@@ -1,4 +1,4 @@
-"""What a decision of the controller may look at, and the bounds of what one command may do."""
+"""State that a decision of the controller may read, and the bounds of one command."""
 
 from collections.abc import Generator, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from penstock.model.ports import Entropy
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Pieces: TypeAlias = Generator[None, None, T]
-"""A decision in the making: it yields after a piece of work, and returns what was decided."""
+"""A decision in pieces: yields after each piece of work, and returns the decision."""
 
 RECORDS_PER_COMMAND_MAX: Final = 10_000
 """A command's records are committed together, so they must fit into one batch."""
 PARTITIONS_PER_COMMAND_MAX: Final = 10_000
 REPLICAS_PER_COMMAND_MAX: Final = 40_000
-"""Of the new partitions of one topic. They are applied at once, on every node."""
+"""For the new partitions of one topic. They are applied at once, on every node."""
 REPLICAS_PER_PIECE: Final = 2_000
-"""Replicas, or records, that a decision deals with before it yields."""
+"""Replicas, or records, that a decision processes before it yields."""
 RECORDS_PER_STEP_MAX: Final = 300
-"""Of what the controller does by itself, so that it never keeps others waiting for long."""
+"""For the controller's own work, so that it never delays requests for long."""
 
 TOO_MANY_REPLICAS: Final = (
     f"More than {REPLICAS_PER_COMMAND_MAX} replicas of one topic in one request. Use fewer partitions, and add "
@@ -41,7 +41,7 @@ DECOMMISSION: Final = "broker.decommission"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a decision may look at."""
+    """State that a decision may read."""
 
     image: Image
     settings: BrokerSettings
@@ -49,7 +49,7 @@ class View:
 
 
 class TopicRules:
-    """What topics ask of their partitions, by name; each is worked out once."""
+    """Rules that topics set for their partitions, by topic name; each is computed once."""
 
     def __init__(self, image: Image, settings: BrokerSettings) -> None:
         self._image = image
@@ -58,7 +58,7 @@ class TopicRules:
         self._found: dict[str, Rules] = {}
 
     def are_of(self, image: Image, settings: BrokerSettings) -> bool:
-        """Whether they would be the same for this image."""
+        """Whether the rules also hold for this image and these settings."""
         same = self._image.configs is image.configs and self._image.features is image.features
         return same and self._settings is settings
 
@@ -78,13 +78,13 @@ class TopicRules:
             try:
                 return TOPIC_SETTINGS[name].parse(configs[name])
             except InvalidSetting:
-                pass  # written by somebody who knows more; the default is safe
+                pass  # written by a newer version; the default is safe
         return self._settings.topic_defaults[name][0]
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a decision on brokers and their partitions may look at besides."""
+    """State that a decision on brokers and their partitions may read."""
 
     image: Image
     settings: BrokerSettings
@@ -95,7 +95,7 @@ class Cluster:
 
     @property
     def session_timeout_ms(self) -> int:
-        """Silence after which a broker is fenced."""
+        """Time without a heartbeat after which a broker is fenced."""
         return self.settings.number("broker.session.timeout.ms")
 
     def is_draining(self, broker_id: int) -> bool:
@@ -104,13 +104,13 @@ class Cluster:
 
     @cached_property
     def active(self) -> frozenset[int]:
-        """Brokers that may lead and be in sync: those whose session is over are as good as fenced."""
+        """Brokers that may lead and be in an ISR; those whose session has expired count as fenced."""
         silent = self.liveness.expired(self.image, self.session_timeout_ms)
         return self.index.active.difference(silent) if silent else self.index.active
 
     @property
     def unfit(self) -> frozenset[int]:
-        """Those of them that cannot write now: they lead and are in sync only where nobody else could."""
+        """Active brokers that cannot write now: they lead, and are in an ISR, only where no other replica can."""
         return self.index.unfit
 
 
@@ -120,14 +120,14 @@ def is_draining(image: Image, broker_id: int) -> bool:
 
 
 def is_leaving(image: Image, broker_id: int) -> bool:
-    """Whether the broker is to have no replicas: it is being decommissioned, or all its directories are cordoned."""
+    """Whether the broker should have no replicas: it is being decommissioned, or all its directories are cordoned."""
     broker = image.brokers[broker_id]
     is_cordoned = bool(broker.log_dirs) and frozenset(broker.log_dirs) <= frozenset(broker.cordoned_log_dirs)
     return is_cordoned or is_draining(image, broker_id)
 
 
 def repeated(names: Iterable[K]) -> dict[K, int]:
-    """How often each appears, in order."""
+    """Number of occurrences of each name, in order of first appearance."""
     counts: dict[K, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -135,7 +135,7 @@ def repeated(names: Iterable[K]) -> dict[K, int]:
 
 
 def finished(pieces: Pieces[T]) -> T:
-    """The decision, made at once."""
+    """Runs all pieces and returns the decision."""
     while True:
         try:
             next(pieces)

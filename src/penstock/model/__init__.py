@@ -1,1 +1,1 @@
-"""The nouns: ids, error codes, limits. Knows no other room and nothing of the world."""
+"""Shared types: error codes, epochs, limits, reports, ports. Imports no other room and does no I/O of its own."""

@@ -1,4 +1,4 @@
-"""Ends of epochs. An epoch is a number on the wire and in logs; the next one is computed here and nowhere else."""
+"""Bounds of epochs. Epochs are numbers on the wire and in logs; `next_epoch` checks that the next one fits."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ class EpochsExhausted(ProtocolError):
 
 
 def next_epoch(epoch: int, what: str) -> int:
-    """The epoch after this one; EpochsExhausted, with `what` it belongs to, at the end."""
+    """Returns the epoch after this one; raises EpochsExhausted, naming `what`, if there is none."""
     if epoch >= INT32_EPOCH_MAX:
         raise EpochsExhausted(f"{what} has reached the last epoch, {INT32_EPOCH_MAX}")
     return epoch + 1

@@ -1,7 +1,7 @@
 """Error codes of the Kafka protocol, and the exceptions that carry them.
 
-Every failure that a peer can cause is a ProtocolError with the code that the peer is to be told. Anything else that
-escapes a core is a bug of ours.
+Every failure that a peer can cause is a ProtocolError with the code to return to the peer. Any other exception that
+escapes a core is a bug.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class ErrorCode(IntEnum):
-    """A Kafka error code. Codes that we do not know yet keep their number and are named CODE_n."""
+    """A Kafka error code. Unknown codes keep their number and are named CODE_n."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -151,14 +151,14 @@ class ErrorCode(IntEnum):
     def _missing_(cls, value: object) -> "ErrorCode | None":
         if not isinstance(value, int) or not -32768 <= value <= 32767:
             return None
-        stranger = int.__new__(cls, value)
-        stranger._name_ = f"CODE_{value}"
-        stranger._value_ = value
-        return stranger
+        unknown = int.__new__(cls, value)
+        unknown._name_ = f"CODE_{value}"
+        unknown._value_ = value
+        return unknown
 
     @property
     def is_retriable(self) -> bool:
-        """Whether a client that sees this code may send the same request again."""
+        """Whether a client that receives this code may retry the same request."""
         return self in _RETRIABLE
 
 
@@ -201,7 +201,7 @@ _RETRIABLE = frozenset(
 
 
 class ProtocolError(Exception):
-    """What a peer sent cannot be accepted; `code` is what it is told."""
+    """A peer's message cannot be accepted; `code` is the error returned to it."""
 
     code: ClassVar[ErrorCode] = ErrorCode.INVALID_REQUEST
 
@@ -219,25 +219,25 @@ class UnsupportedVersion(ProtocolError):
 
 
 class FrameTooLarge(ProtocolError):
-    """A frame that announces more bytes than the limit, or fewer than none."""
+    """A frame whose declared length exceeds the limit or is negative."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 class RequestTooCostly(ProtocolError):
-    """A request whose elements, or the memory that they take, exceed its budget."""
+    """A request whose element count or decoded size exceeds its budget."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 class CorruptBatch(ProtocolError):
-    """A record batch whose bytes contradict themselves: length, checksum or compressed payload."""
+    """A record batch whose length, checksum or compressed payload is inconsistent."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class TornBatch(CorruptBatch):
-    """Bytes that end inside a batch; everything before `position` is whole."""
+    """Bytes that end inside a batch; everything before `position` is complete."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
@@ -245,7 +245,7 @@ class TornBatch(CorruptBatch):
 
 
 class InvalidBatch(ProtocolError):
-    """A record batch that is whole but may not be appended, such as a control batch from a client."""
+    """A record batch that is intact but may not be appended, such as a control batch from a client."""
 
     code = ErrorCode.INVALID_RECORD
 
@@ -263,25 +263,25 @@ class BatchTooLarge(ProtocolError):
 
 
 class UnsupportedCompression(ProtocolError):
-    """A record batch compressed by a codec that is not known."""
+    """A record batch compressed with an unknown codec."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class OutOfOrderSequence(ProtocolError):
-    """A batch whose sequence does not follow what the producer sent before."""
+    """A batch whose sequence number does not follow the producer's previous batch."""
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class StaleProducerEpoch(ProtocolError):
-    """A batch from a producer that a newer one with the same id has replaced."""
+    """A batch from a producer that was fenced by a newer producer with the same id."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTransactionState(ProtocolError):
-    """A batch that does not fit the producer's transaction, such as a plain one inside it."""
+    """A batch that does not fit the producer's transaction, such as a non-transactional batch inside it."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
@@ -293,16 +293,16 @@ class StaleCoordinatorEpoch(ProtocolError):
 
 
 class OffsetOutOfRange(ProtocolError):
-    """An offset that lies before the start or behind the end of the log."""
+    """An offset before the start or after the end of the log."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class StorageError(ProtocolError):
-    """The log is offline or its disk is full; `str` says why and what to do."""
+    """The log is offline or its disk is full; the message gives the cause and the remedy."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class DiskFull(StorageError):
-    """There is no room for now. Nothing has changed, and it may be tried again."""
+    """The disk is full at present. Nothing was changed, and the operation may be retried."""

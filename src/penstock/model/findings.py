@@ -1,10 +1,10 @@
-"""What one look at a machine, a broker or a pipeline has shown, and what to do about it."""
+"""Results of checks of a machine, a broker or a pipeline, with a fix for each failed check."""
 
 from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """What one look has shown."""
+    """Result of one check."""
 
     check: str
     is_well: bool
@@ -13,10 +13,10 @@ class Finding(NamedTuple):
 
 
 def well(check: str, found: str) -> Finding:
-    """Nothing to do."""
+    """A check that passed."""
     return Finding(check, True, found)
 
 
 def wrong(check: str, found: str, fix: str) -> Finding:
-    """Something to do."""
+    """A check that failed, with its fix."""
     return Finding(check, False, found, fix)

@@ -1,7 +1,7 @@
-"""What happened to groups, as their coordinators tell: one small JSON object per event, in a topic of their own.
+"""Events of groups, as recorded by their coordinators: one small JSON object per event, in a topic of their own.
 
-Keyed by the group's name, so that what happened to one group is in order. Best effort: an event that could not be
-written is missing, and nobody waits for it. Readers pass over fields and kinds that they do not know.
+Records are keyed by group name; within a partition, the events of a group are in order. Writing is best effort: no
+request waits for an event, and an event that cannot be written is lost. Readers ignore unknown fields and kinds.
 """
 
 import json
@@ -14,23 +14,23 @@ VERSION: Final = 2
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """Kind of an event."""
 
     JOINED = "joined"
     LEFT = "left"
     TIMED_OUT = "timed-out"
     FENCED = "fenced"
-    """Another took its place, or it came with an epoch that is over."""
+    """Another member took over the instance id, or the member sent a stale epoch."""
     REBALANCE_BEGUN = "rebalance-begun"
     REBALANCE_DONE = "rebalance-done"
     COORDINATOR_CHANGED = "coordinator-changed"
     CONVERTED = "converted"
-    """The group speaks the other protocol from now on."""
+    """The group changed between the classic and the consumer protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEvent:
-    """One event. What does not apply is None, and not written."""
+    """One event. Fields that do not apply are None and are not written."""
 
     group: str
     kind: EventKind
@@ -39,23 +39,23 @@ class GroupEvent:
     protocol: str = "classic"
     """classic or consumer (KIP-848)."""
     epoch: int | None = None
-    """The generation of a classic group, the epoch of a consumer group, once the event has happened."""
+    """The generation of a classic group, or the epoch of a consumer group, after the event."""
     member: str | None = None
     client_id: str | None = None
     host: str | None = None
     instance: str | None = None
     reason: str | None = None
     members: int | None = None
-    """How many there are, once the event has happened."""
+    """Number of members after the event."""
     took_ms: int | None = None
-    """Of REBALANCE_DONE: from what began it until every member had its share."""
+    """For REBALANCE_DONE: time from the start of the rebalance until every member had its assignment."""
     pause_ms: int | None = None
-    """Of REBALANCE_DONE: the longest that a partition, which had been read, had no reader before it got one again."""
+    """For REBALANCE_DONE: the longest time for which a partition that was read before had no reader."""
     broker: int | None = None
-    """Who coordinates, and tells it."""
+    """The coordinator, which recorded the event."""
 
     def encode(self) -> bytes:
-        """As it lies in the topic."""
+        """Encodes the event as a record value."""
         told = {name: value for name, value in asdict(self).items() if value is not None}
         return json.dumps({"version": VERSION, **told}, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -63,11 +63,11 @@ class GroupEvent:
 _FIELDS: Final = tuple(GroupEvent.__dataclass_fields__)
 _NUMBERS: Final = ("at_ms", "epoch", "members", "took_ms", "pause_ms", "broker")
 _PAUSES_SINCE: Final = 2
-"""Before this version, `pause_ms` was what `took_ms` is."""
+"""Versions before this one wrote `took_ms` under the name `pause_ms`."""
 
 
 def decode_event(value: bytes | None) -> GroupEvent | None:
-    """The event, or None if it is none that is understood here."""
+    """Decodes an event; None if the value is not a known event."""
     try:
         told: Any = json.loads(value or b"")
     except ValueError:

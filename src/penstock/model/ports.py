@@ -1,8 +1,8 @@
-"""The only doors to the world: clock, entropy, disk, network, workers.
+"""Ports, the only interfaces to the outside world: clock, entropy, disk, network, workers.
 
-`host` has the real ones, `simulator` the simulated ones; everything else takes them as arguments. Reads and writes of
-files are plain calls (they end in the page cache); whatever may really wait is awaited. Paths are relative to the
-disk's root, with "/" between parts. A disk reports trouble as OSError with its errno, in both worlds.
+`host` implements the real ones, `simulator` the simulated ones; all other code takes them as arguments. File reads and
+writes are plain calls (they end in the page cache); calls that may block are awaited. Paths are relative to the disk's
+root, with "/" between parts. A disk reports errors as OSError with an errno, real or simulated.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,58 +14,58 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """What time it is. The wall clock may jump, the monotonic one never goes back."""
+    """Current time. The wall clock may jump, the monotonic one never goes back."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, for timestamps that people and records see."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment, for time-outs and intervals."""
+        """Milliseconds since an arbitrary origin, for timeouts and intervals."""
 
 
 class Entropy(Protocol):
-    """Randomness, so that a simulated world can repeat it."""
+    """Source of randomness, which a simulated world can repeat."""
 
     def token(self, size_bytes: int) -> bytes:
-        """That many random bytes; good enough for ids and secrets on the host."""
+        """`size_bytes` random bytes; on the host, good enough for ids and secrets."""
 
     def below(self, end: int) -> int:
         """A number from 0 to end - 1."""
 
 
 class Footprint(NamedTuple):
-    """What a process takes of its machine."""
+    """Resources used by a process."""
 
     cpu_s: float
-    """CPU time that it has used, all threads together."""
+    """CPU time used by all threads together."""
     resident_bytes: int
     open_files: int
     open_files_max: int
     began_s: float
-    """When it began, in seconds since 1970."""
+    """Start time, in seconds since 1970."""
 
 
 class File(Protocol):
-    """An open file. It stays usable while it is pinned, even after `close` and after it was unlinked."""
+    """An open file. A pinned file stays usable even after `close` and after it was unlinked."""
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """Path under which the file was opened."""
 
     def size(self) -> int:
         """Bytes in the file."""
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """Up to that many bytes; fewer only at the end of the file."""
+        """Reads up to `size_bytes` bytes; fewer only at the end of the file."""
 
     def write(self, position: int, data: Buffer) -> None:
-        """All of the data, or OSError. What a failed write left behind is unknown."""
+        """Writes all of the data, or raises OSError. The effect of a failed write is unknown."""
 
     def truncate(self, size_bytes: int) -> None:
         """Cuts the file to that size."""
 
     def map_readonly(self) -> "FileMap":
-        """The file's present content as memory. Costs a mapping until it is closed."""
+        """Maps the file's present content into memory, until the map is closed."""
 
     async def sync(self) -> None:
         """Returns when content and size are on stable storage. After an OSError nothing may be assumed; never retry."""
@@ -77,7 +77,7 @@ class File(Protocol):
         """Undoes one `pin`; closes the file if `close` was called meanwhile."""
 
     def close(self) -> None:
-        """Gives the descriptor back, now or with the last `unpin`."""
+        """Releases the descriptor, now or with the last `unpin`."""
 
 
 class FileMap(Protocol):
@@ -88,11 +88,11 @@ class FileMap(Protocol):
         """The mapped bytes."""
 
     def close(self) -> None:
-        """Gives the mapping back."""
+        """Releases the mapping."""
 
 
 class FileSlice:
-    """A range of a file on its way to a socket. Pins the file until it is released; whoever sends it releases it."""
+    """A range of a file to be sent to a socket. Pins the file until it is released; the sender releases it."""
 
     __slots__ = ("_is_pinned", "file", "position", "size_bytes")
 
@@ -107,7 +107,7 @@ class FileSlice:
         return self.size_bytes
 
     def read(self) -> bytes:
-        """The bytes, for whoever cannot send a file."""
+        """Reads the bytes, for connections that cannot send a file."""
         return self.file.read(self.position, self.size_bytes)
 
     def release(self) -> None:
@@ -122,10 +122,10 @@ class Disk(Protocol):
 
     @property
     def boot_id(self) -> str:
-        """Names the life of the page cache: unchanged while what was written is there, synced or not; else new."""
+        """Identifies the page cache: unchanged while all written data is still there, synced or not; otherwise new."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Opens for reading and writing; `create` makes the file if it is missing."""
+        """Opens a file for reading and writing; `create` creates it if it is missing."""
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
@@ -134,7 +134,7 @@ class Disk(Protocol):
         """Names in a directory, sorted."""
 
     def make_dir(self, path: str) -> None:
-        """Makes the directory and its parents; no error if it exists."""
+        """Creates the directory and its parents; no error if it exists."""
 
     def remove_dir(self, path: str) -> None:
         """Removes an empty directory."""
@@ -146,23 +146,23 @@ class Disk(Protocol):
         """Removes a file; open files stay readable."""
 
     async def sync_many(self, files: Sequence[File]) -> "Sequence[OSError | None]":
-        """Syncs files side by side; for each, what went wrong. A failed one must never be synced again."""
+        """Syncs files concurrently; returns an error or None for each. A failed file must never be synced again."""
 
     async def sync_dir(self, path: str) -> None:
         """Returns when the names in the directory are on stable storage."""
 
     async def sync_all(self) -> None:
-        """Returns when everything that was written to this disk so far is on stable storage."""
+        """Returns when everything written to this disk so far is on stable storage."""
 
     def free_bytes(self) -> int:
-        """How much more fits."""
+        """Free space on the disk."""
 
     def is_resident(self, part: FileSlice) -> bool:
         """Whether the start of the slice can be read without waiting for the device."""
 
 
 class Connection(Protocol):
-    """A stream of bytes between two ends."""
+    """A byte stream between two endpoints."""
 
     @property
     def peer(self) -> str:
@@ -173,50 +173,50 @@ class Connection(Protocol):
         """Host and port of this end."""
 
     async def receive_into(self, view: memoryview) -> int:
-        """Waits for bytes; 0 means that the other end is done. ConnectionError when it broke."""
+        """Waits for bytes and returns their number, 0 at the end of the stream. Raises ConnectionError if it broke."""
 
     def try_receive_into(self, view: memoryview) -> int | None:
-        """The same without waiting: None when nothing is there."""
+        """The same without waiting; None if no bytes are available."""
 
     async def readable(self) -> None:
-        """Waits until there may be something to receive, so that no memory is held meanwhile."""
+        """Waits until there may be bytes to receive, without holding a buffer."""
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
-        """Sends all of them in order, and releases the slices whatever happens."""
+        """Sends all buffers in order; releases the slices even if sending fails."""
 
     def close(self) -> None:
-        """Ends the connection at once."""
+        """Closes the connection immediately."""
 
 
 class Listener(Protocol):
-    """A place where connections arrive."""
+    """A listening socket."""
 
     @property
     def address(self) -> str:
-        """Host and port that it really listens on."""
+        """Host and port on which it actually listens."""
 
     async def accept(self) -> Connection:
-        """The next connection. OSError after `close`."""
+        """Waits for the next connection. Raises OSError after `close`."""
 
     def close(self) -> None:
-        """Accepts no more."""
+        """Stops accepting connections."""
 
 
 class Network(Protocol):
-    """How nodes and clients reach each other."""
+    """Connections between nodes and clients."""
 
     async def listen(self, host: str, port: int) -> Listener:
-        """Port 0 takes a free one."""
+        """Starts to listen; port 0 selects a free port."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """OSError when nobody answers."""
+        """Opens a connection. Raises OSError if there is no answer."""
 
 
 class Workers(Protocol):
-    """Where blocking calls and long computations go, so that the loop goes on."""
+    """Runs blocking calls and long computations outside the event loop."""
 
     def run(self, work: Callable[[], T], *, makes_many: bool = False) -> Awaitable[T]:
-        """What `work` returns or raises; `makes_many` says that it makes thousands of objects that live on."""
+        """Result or exception of `work`; `makes_many` if it creates thousands of objects that stay alive."""
 
     def breathe(self) -> None:
-        """For work that computes, every few microseconds: lets the loop have the interpreter if it wants it."""
+        """Yields the interpreter to the event loop; long computations call it every few microseconds."""

@@ -1,4 +1,4 @@
-"""A campaign: who was asked for a vote or a pre-vote, and what they said."""
+"""Counts the voters' replies to the Vote requests of an election or a pre-vote."""
 
 from enum import Enum
 
@@ -6,8 +6,8 @@ from penstock.raft.messages import Vote
 from penstock.raft.replica import Replica
 
 
-class Outcome(Enum):
-    """How a campaign stands."""
+class CampaignOutcome(Enum):
+    """State of a campaign."""
 
     OPEN = "open"
     WON = "won"
@@ -15,7 +15,7 @@ class Outcome(Enum):
 
 
 class Campaign:
-    """Asks every other voter once, and counts. The voter set is that of the moment it began."""
+    """Sends every other voter one Vote request and counts the replies. The voter set is that of its start."""
 
     __slots__ = ("_asked", "_granted", "_rejected", "_voters")
 
@@ -40,20 +40,20 @@ class Campaign:
 
     @property
     def granted(self) -> tuple[int, ...]:
-        """Who is for it."""
+        """The voters that granted their vote."""
         return tuple(sorted(self._granted))
 
     @property
-    def outcome(self) -> Outcome:
-        """A majority is for it, or can no longer be, or neither yet."""
+    def outcome(self) -> CampaignOutcome:
+        """WON if a majority granted, LOST if no majority can any more, else OPEN."""
         if len(self._granted) >= self._voters.majority:
-            return Outcome.WON
+            return CampaignOutcome.WON
         if len(self._voters) - len(self._rejected) < self._voters.majority:
-            return Outcome.LOST
-        return Outcome.OPEN
+            return CampaignOutcome.LOST
+        return CampaignOutcome.OPEN
 
     def count(self, number: int, *, is_granted: bool) -> None:
-        """Notes an answer, if it is one to this campaign."""
+        """Counts a reply; ignores replies to requests of other campaigns."""
         voter_id = self._asked.pop(number, None)
         if voter_id is not None:
             (self._granted if is_granted else self._rejected).add(voter_id)

@@ -1,7 +1,7 @@
-"""The quorum's own records as bytes: who leads, who votes, and how a snapshot begins and ends.
+"""Encodes the quorum's control records: leader changes, voter sets, and the first and last records of snapshots.
 
-They are control records, in Kafka's encoding: the key names the type, the value is the declared message. Others skip
-them; the quorum reads voter sets out of them.
+They use Kafka's encoding: the key holds the type, the value is the declared message. Other readers skip them; the
+quorum reads voter sets from them.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ from penstock.wire.declare import Message
 from penstock.wire.stored import control_records as stored
 
 KRAFT_VERSION: Final = 1
-"""Voters by record, and directories (KIP-853)."""
+"""Voter sets are records and hold directory ids (KIP-853)."""
 _LEADER_CHANGE_VERSION: Final = 1
 
 
 def leader_change(change: LeaderChange) -> tuple[ControlType, bytes]:
-    """The record with which an epoch begins."""
+    """The first record of an epoch."""
     keys = {key.node_id: key for key in change.voters}
     message = stored.LeaderChangeMessage(
         version=_LEADER_CHANGE_VERSION,
@@ -38,12 +38,12 @@ def leader_change(change: LeaderChange) -> tuple[ControlType, bytes]:
 
 
 def kraft_version() -> tuple[ControlType, bytes]:
-    """The record that says how voter sets are to be read; it goes before the first of them."""
+    """The record that sets the format of voter sets; it precedes each of them."""
     return ControlType.KRAFT_VERSION, _encode(stored.KRaftVersionRecord(version=0, k_raft_version=KRAFT_VERSION))
 
 
 def voter_set(voters: VoterSet) -> tuple[ControlType, bytes]:
-    """The record that puts a voter set in force."""
+    """The record that puts a voter set into force."""
     message = stored.VotersRecord(
         version=0,
         voters=[
@@ -62,13 +62,13 @@ def voter_set(voters: VoterSet) -> tuple[ControlType, bytes]:
 
 
 def snapshot_header(timestamp_ms: int) -> tuple[ControlType, bytes]:
-    """The first record of a snapshot; the time is that of the last record in it."""
+    """The first record of a snapshot, with the timestamp of the last log record that it contains."""
     message = stored.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=timestamp_ms)
     return ControlType.SNAPSHOT_HEADER, _encode(message)
 
 
 def snapshot_footer() -> tuple[ControlType, bytes]:
-    """The last record of a snapshot: without it the snapshot is not whole."""
+    """The last record of a snapshot; without it the snapshot is incomplete."""
     return ControlType.SNAPSHOT_FOOTER, _encode(stored.SnapshotFooterRecord(version=0))
 
 

@@ -1,25 +1,26 @@
-"""What a replica of the quorum wants done.
+"""Effects of a quorum replica: actions that a step requests from the driver.
 
-The driver carries effects out in the order of the steps that gave them, and in the order in which each step lists them.
-`Persist` holds up all that follow it; `SyncLog`, `CutLog` and `InstallSnapshot` are begun in their place and report
-their end as an event; the others are done at once.
+The driver carries out effects in the order of the steps that returned them, and within a step in list order. `Persist`
+blocks all effects behind it; `SyncLog`, `CutLog` and `InstallSnapshot` are started in order and report completion as an
+event; the others are done at once.
 """
 
 from typing import Any, NamedTuple, TypeAlias
 
+from penstock.model.report import Report
 from penstock.raft.messages import Reply, Request
 from penstock.raft.ports import SnapshotId
 from penstock.raft.roles import QuorumState
 
 
 class Persist(NamedTuple):
-    """Must be on disk before anything behind it is done: a vote that is forgotten can be given twice."""
+    """Writes the quorum state to disk before any later effect: a forgotten vote could be given twice."""
 
     state: QuorumState
 
 
 class Send(NamedTuple):
-    """A request to a peer. What its `Answered` or `Unanswered` is to say is the number."""
+    """Sends a request to a peer; its `Answered` or `Unanswered` carries the same number."""
 
     to: int
     number: int
@@ -27,36 +28,36 @@ class Send(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to an `Asked`."""
+    """The reply to an `Asked`."""
 
     token: Any
     reply: Reply
 
 
 class SyncLog(NamedTuple):
-    """Makes what the log holds by now durable, then `LogSynced`. One sync may serve several of these."""
+    """Syncs the log's present records, then reports `LogSynced`. One sync may serve several effects."""
 
 
 class CutLog(NamedTuple):
-    """Cuts the log's end off, durably, then `LogCut`. Until then the core neither appends nor campaigns."""
+    """Truncates the log durably, then reports `LogCut`. Until then the core neither appends nor campaigns."""
 
     end_offset: int
 
 
 class InstallSnapshot(NamedTuple):
-    """The received snapshot is made durable, the log is emptied and begins at its end, then `SnapshotInstalled`."""
+    """Makes the received snapshot durable, restarts the log at its end, then reports `SnapshotInstalled`."""
 
     snapshot: SnapshotId
 
 
 class TrimLog(NamedTuple):
-    """Everything before the start, and every snapshot that ends before it, may go."""
+    """Allows deletion of all records before `start_offset` and of all snapshots that end before it."""
 
     start_offset: int
 
 
 class LeaderKnown(NamedTuple):
-    """Who leads which epoch, for the state machine. Where it leads itself, the epoch begins at `start_offset`."""
+    """The leader of an epoch, for the state machine. If it is this node, the epoch starts at `start_offset`."""
 
     leader_id: int
     epoch: int
@@ -64,13 +65,13 @@ class LeaderKnown(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Everything before this offset is final; the state machine applies it."""
+    """Records before this offset are final; the state machine applies them."""
 
     high_watermark: int
 
 
 class LoadSnapshot(NamedTuple):
-    """The state machine drops what it has and begins with this snapshot. Never told to a leader."""
+    """The state machine drops its state and loads this snapshot. Never emitted on a leader."""
 
     snapshot: SnapshotId
 
@@ -94,4 +95,5 @@ Effect: TypeAlias = (
     | Committed
     | LoadSnapshot
     | Warn
+    | Report
 )

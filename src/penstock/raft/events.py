@@ -1,4 +1,4 @@
-"""What can happen to a replica of the quorum. The driver tells it, one event after the other."""
+"""Events of a quorum replica. The driver passes them in, one after the other."""
 
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,47 +11,47 @@ class TimePassed(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Somebody asks; the answer carries the token, at once or later."""
+    """A request has arrived; its `Answer` carries the token, at once or later."""
 
     token: Any
     request: Request
 
 
 class Answered(NamedTuple):
-    """A peer answers the request with this number."""
+    """A peer has replied to the request with this number."""
 
     number: int
     reply: Reply
 
 
 class Unanswered(NamedTuple):
-    """The connection on which the request with this number went out is lost, or never came about."""
+    """The connection of the request with this number broke, or was never established."""
 
     number: int
 
 
 class LogSynced(NamedTuple):
-    """A `SyncLog` is done; the log's `synced_end` says how far."""
+    """A `SyncLog` is done; the log's `synced_end` is up to date."""
 
 
 class LogCut(NamedTuple):
-    """The `CutLog` is done: the log ends there, durably."""
+    """The `CutLog` is done, durably."""
 
 
 class SnapshotInstalled(NamedTuple):
-    """The `InstallSnapshot` is done: the snapshot is durable, and the log begins and ends where it ends."""
+    """The `InstallSnapshot` is done: the snapshot is durable, and the log starts and ends at its end."""
 
     snapshot: SnapshotId
 
 
 class SnapshotTaken(NamedTuple):
-    """The state machine has written a snapshot of what it has applied, and it is durable."""
+    """The state machine has written a durable snapshot of its applied state."""
 
     snapshot: SnapshotId
 
 
 class Resigning(NamedTuple):
-    """This node is about to stop: if it leads, it says so instead of letting the others find out."""
+    """This node is about to stop: a leader resigns, so that the others need not wait for a time-out."""
 
 
 Event: TypeAlias = (

@@ -1,14 +1,15 @@
-"""Following a leader: fetching its records or its snapshot, cutting off what it does not have.
+"""Follower: fetches records or a snapshot from the leader, and truncates records that the leader does not have.
 
-Invariants: a fetch leaves only when everything before its offset is synced, for it acknowledges that; one request is
-under way at a time, and only its answer counts; nothing below the high watermark is ever cut (KAFKA-12460), and the
-leader's high watermark is taken only along with records that fit (KAFKA-14704). Observers do the same, and look for a
-leader where they know none.
+Invariants: a fetch is sent only when everything before its offset is synced, because it acknowledges that; one request
+is in flight at a time, and only its reply counts; nothing below the high watermark is ever truncated (KAFKA-12460), and
+the leader's high watermark is adopted only along with records that fit (KAFKA-14704). Observers do the same, and query
+voters if they know no leader.
 """
 
 from collections.abc import Sequence
 
 from penstock.model.errors import ErrorCode
+from penstock.raft import reports
 from penstock.raft.effects import CutLog, InstallSnapshot
 from penstock.raft.messages import NO_LEADER, Fetch, FetchReply, FetchSnapshot, FetchSnapshotReply
 from penstock.raft.ports import EpochEnd, SnapshotId
@@ -17,7 +18,7 @@ from penstock.raft.replicas import ReplicaKey
 
 
 class Follower:
-    """One leader's follower, or an observer without a leader."""
+    """A follower of one leader, or an observer, which may have none."""
 
     __slots__ = (
         "_awaited",
@@ -28,6 +29,7 @@ class Follower:
         "_resend_at",
         "_snapshot",
         "give_up_at",
+        "heard_ms",
         "loyal_until",
     )
 
@@ -39,25 +41,27 @@ class Follower:
         self._resend_at = now
         self._snapshot: SnapshotId | None = None
         self._position = 0
+        self.heard_ms = now
+        """When its leader last replied, or it began to follow."""
         self.loyal_until = now
-        """While its leader answers it grants no pre-votes (KIP-996)."""
+        """Until then it grants no pre-votes, as its leader is alive (KIP-996)."""
         self.give_up_at = 0
-        """When it has had no answer for too long."""
+        """When it gives up its leader if no reply arrives."""
         self._have_patience(now, replica.settings.fetch_timeout_ms if patience_ms is None else patience_ms)
 
     @property
     def wake_at(self) -> int:
-        """When something is due: a request that was lost or put off, or the end of patience."""
+        """When the next action is due: resending a request, or giving up the leader."""
         return min(self._resend_at, self.give_up_at)
 
     def _have_patience(self, now: int, wait_ms: int) -> None:
-        """Waits so long, and up to a quarter longer by chance: who gives up first finds the others disloyal."""
+        """Waits `wait_ms` plus up to a quarter at random; by then the other followers grant pre-votes."""
         self.give_up_at = now + wait_ms + self._replica.entropy.below(wait_ms // 4)
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------------
 
     def go_on(self, now: int) -> None:
-        """Asks for what comes next, once everything is in its place."""
+        """Sends the next fetch, once the log is synced and not being rebuilt."""
         replica = self._replica
         log = replica.log
         if replica.is_rebuilding or self._is_syncing:
@@ -93,7 +97,7 @@ class Follower:
         self._resend_at = now + settings.request_timeout_ms
 
     def _whom_to_ask(self, now: int) -> int:
-        """The leader; for an observer without one, or with one that is silent, any voter: it may know better."""
+        """The leader; for an observer without a leader, or with a silent one, any voter, which may know it."""
         replica = self._replica
         if replica.has_leader and (replica.is_voter or now < self.give_up_at):
             return replica.state.leader_id
@@ -101,31 +105,31 @@ class Follower:
         return others[replica.entropy.below(len(others))] if others else NO_LEADER
 
     def on_time(self, now: int) -> bool:
-        """Sends again what was lost; False when the leader has been silent for too long."""
+        """Resends a lost request; False if a voter's leader has been silent for too long."""
         replica = self._replica
         if now >= self.give_up_at:
             if replica.is_voter:
                 return False
-            self.go_on(now)  # an observer asks somebody else, and has patience again
+            self.go_on(now)  # an observer queries any voter, and waits again
             self._have_patience(now, replica.settings.fetch_timeout_ms)
         elif now >= self._resend_at:
             self.go_on(now)
         return True
 
     def on_synced(self, now: int) -> None:
-        """The log is durable up to where it was; on with it."""
+        """Continues fetching once the log is synced."""
         if self._is_syncing:
             self._is_syncing = False
             self.go_on(now)
 
     def hurry(self, now: int) -> None:
-        """There is reason to think that the leader is gone: not much more patience, and no more loyalty."""
+        """The leader is probably gone: shortens the wait for it, and allows pre-votes."""
         self.loyal_until = now
         wait_ms = self._replica.entropy.below(self._replica.settings.election_timeout_ms // 4)
         self.give_up_at = min(self.give_up_at, now + wait_ms)
 
     def step_forward(self, successors: Sequence[ReplicaKey], now: int) -> None:
-        """The leader has resigned: the first of its successors campaigns at once, the others give it time."""
+        """The leader has resigned: its first successor campaigns at once, the others later, in order."""
         self.loyal_until = now
         replica = self._replica
         if replica.key in successors:
@@ -133,7 +137,7 @@ class Follower:
             self.give_up_at = min(self.give_up_at, now + wait_ms)
 
     def on_unanswered(self, number: int, now: int) -> None:
-        """The connection broke. One may break by chance; two in a row speak of a dead peer."""
+        """The connection broke. One may break by chance; two in a row indicate a dead peer."""
         if number == self._awaited:
             self._awaited = 0
             self._failures += 1
@@ -141,21 +145,22 @@ class Follower:
             if self._failures >= 2:
                 self.hurry(now)
 
-    # --- taking in ------------------------------------------------------------------------------------------------
+    # --- replies --------------------------------------------------------------------------------------------------
 
-    def on_reply(self, number: int, reply: FetchReply | FetchSnapshotReply, now: int) -> None:
-        """Takes the answer to the request under way; any other is too late."""
+    def on_reply(self, number: int, reply: FetchReply | FetchSnapshotReply, now: int) -> bool:
+        """Handles the reply to the in-flight request, and ignores others. Returns whether its leader replied."""
         if number != self._awaited:
-            return
+            return False
         self._awaited = 0
         replica = self._replica
         if reply.error is not ErrorCode.NONE or reply.epoch != replica.state.epoch:
             self._snapshot = None
             self._resend_at = now + replica.settings.retry_backoff_ms
             if reply.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and replica.is_voter:
-                self.hurry(now)  # a voter asks none but its leader: it has resigned
-            return
+                self.hurry(now)  # a voter fetches only from its leader, which has resigned
+            return False
         self._failures = 0
+        self.heard_ms = now
         self.loyal_until = now + replica.settings.fetch_timeout_ms
         self._have_patience(now, replica.settings.fetch_timeout_ms)
         if isinstance(reply, FetchSnapshotReply):
@@ -167,16 +172,17 @@ class Follower:
         else:
             self._take_records(reply, now)
         self.go_on(now)
+        return True
 
     def _take_records(self, reply: FetchReply, now: int) -> None:
         replica = self._replica
         if reply.records:
             for found in replica.log.append_fetched(reply.records, now):
-                replica.voters.add(found)
+                replica.learn_voters(found)
         replica.raise_high_watermark(min(reply.high_watermark, replica.log.end_offset))
 
     def _cut(self, leaders: EpochEnd) -> None:
-        """Cuts to the last offset that both logs may share (KIP-101, KIP-279)."""
+        """Truncates to the last offset that both logs may share (KIP-101, KIP-279)."""
         replica = self._replica
         own = replica.log.end_of_epoch(leaders.epoch)
         end_offset = min(own.end_offset, leaders.end_offset) if own.epoch == leaders.epoch else own.end_offset
@@ -187,6 +193,8 @@ class Follower:
             )
         replica.is_rebuilding = True
         replica.voters.cut_end(end_offset)
+        was, epoch = replica.log.end_offset, replica.state.epoch
+        replica.effects.append(reports.LOG_CUT(end_offset=end_offset, was=was, epoch=epoch))
         replica.effects.append(CutLog(end_offset))
 
     def _take_snapshot(self, snapshot: SnapshotId) -> None:

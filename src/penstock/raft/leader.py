@@ -1,9 +1,9 @@
-"""Leading: answering fetches, and moving the high watermark by what a majority has on disk.
+"""Leader: answers fetches, and advances the high watermark to the offset that a majority has on disk.
 
-Invariants: only synced ends count, the leader's own included; nothing counts as committed before a record of the
-leader's own epoch is (KAFKA-12619: strictly behind the epoch's first offset); a fetch that diverges is no progress
-(KAFKA-13141); a fetch may go back, as that of a wiped disk does (KAFKA-12181), the high watermark never; every fetch
-that is held gets an answer, at the latest when the leader resigns.
+Invariants: only synced ends count, including the leader's own; nothing counts as committed before a record of the
+leader's own epoch is (KAFKA-12619: the high watermark must be above the epoch's first offset); a diverging fetch is no
+progress (KAFKA-13141); a fetch offset may go back, as after a disk wipe (KAFKA-12181), the high watermark never; every
+held fetch is answered, at the latest when the leader resigns.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from penstock.raft.replicas import ReplicaKey, VotersAt, VoterSet
 
 
 class Held(NamedTuple):
-    """A fetch that waits for news."""
+    """A fetch that waits for records or a higher high watermark."""
 
     token: Any
     fetch: Fetch
@@ -25,14 +25,14 @@ class Held(NamedTuple):
 
 
 class PendingChange(NamedTuple):
-    """A voter set that is appended and not yet committed, and who waits to hear of it."""
+    """An appended, uncommitted voter set, and the token of the request that waits for it."""
 
     token: Any
     offset: int
 
 
 class Progress:
-    """How far a replica is, as its fetches tell."""
+    """Progress of a replica, as seen in its fetches."""
 
     __slots__ = ("caught_up_at", "end_offset", "fetched_at", "held")
 
@@ -56,7 +56,7 @@ class Leader:
         self.change: PendingChange | None = None
         self._read_at: dict[SnapshotId, int] = {}
         self.start_offset = replica.log.end_offset
-        """Where the epoch begins."""
+        """The first offset of the epoch."""
         self._begin_at = now
         self.wake_at = now
         voters = replica.voters.latest
@@ -64,15 +64,15 @@ class Leader:
             LeaderChange(replica.node_id, tuple(map(voters.key_of, voters.ids)), granting)
         ]
         if replica.voters.latest_offset < 0 and not replica.snapshots.ids:
-            records.append(voters)  # from now on the log says it, not the configuration
+            records.append(voters)  # from now on the log defines it, not the configuration
         end_offset = replica.log.append_control(replica.state.epoch, records, now)
         if len(records) > 1:
-            replica.voters.add(VotersAt(end_offset - 1, voters))
+            replica.learn_voters(VotersAt(end_offset - 1, voters))
 
     # --- fetches --------------------------------------------------------------------------------------------------
 
     def on_fetch(self, token: Any, fetch: Fetch, now: int) -> None:
-        """Answers at once if there is something to tell, else holds the fetch."""
+        """Answers at once if there is something to send, else holds the fetch."""
         replica = self._replica
         refused = self._misfit(fetch)
         progress = self._contact(fetch.replica, now)
@@ -102,17 +102,17 @@ class Leader:
         return progress
 
     def _known_as(self, key: ReplicaKey) -> ReplicaKey:
-        """A voter by the key that the voter set has for it: it may not know the directory."""
+        """A voter's key as in the voter set, which may lack the directory id."""
         voters = self._replica.voters.latest
         return voters.key_of(key.node_id) if key in voters else key
 
     def _misfit(self, fetch: Fetch) -> FetchReply | None:
-        """The answer to a fetch whose log is no prefix of this one: where they part, or the snapshot to take."""
+        """The reply to a fetch whose log is no prefix of this one: where they diverge, or the snapshot to fetch."""
         replica = self._replica
         log = replica.log
         start = log.start_offset
         if fetch.offset < start or (start > 0 and fetch.last_epoch < log.epoch_before(start)):
-            # Also when its log is longer: where the logs part lies before all that this one can tell.
+            # Also if the follower's log is longer: the logs diverge before the start of this one.
             return self._reply(snapshot=replica.snapshots.ids[-1])
         if fetch.offset == 0:
             return None
@@ -146,11 +146,11 @@ class Leader:
         held = progress.held
         assert held is not None
         progress.held = None
-        misfit = self._misfit(held.fetch)  # the log's start may have moved on meanwhile
+        misfit = self._misfit(held.fetch)  # the log start offset may have advanced meanwhile
         self._replica.effects.append(Answer(held.token, misfit if misfit is not None else self._found(held.fetch)))
 
     def answer_news(self) -> None:
-        """Answers every held fetch that has something to hear by now."""
+        """Answers held fetches for which there are records or a higher high watermark."""
         replica = self._replica
         end_offset, high_watermark = replica.log.end_offset, replica.high_watermark
         for progress in self.progress.values():
@@ -159,7 +159,7 @@ class Leader:
                 self._answer_held(progress)
 
     def on_fetch_snapshot(self, token: Any, fetch: FetchSnapshot, now: int) -> None:
-        """Hands a piece of a snapshot out."""
+        """Sends a chunk of a snapshot."""
         replica = self._replica
         self._contact(fetch.replica, now)
         chunk = replica.snapshots.read(fetch.snapshot, fetch.position, fetch.bytes_max)
@@ -175,9 +175,9 @@ class Leader:
         replica.effects.append(Answer(token, reply))
 
     def is_read(self, start_offset: int, now: int) -> bool:
-        """Whether somebody is reading a snapshot that ends before an offset.
+        """Whether a replica is reading a snapshot that ends before an offset.
 
-        Without it to the end, a slow reader would chase snapshots for ever.
+        If that were deleted, a slow reader would start over with newer snapshots again and again.
         """
         since = now - self._replica.settings.fetch_timeout_ms
         self._read_at = {snapshot: at for snapshot, at in self._read_at.items() if at >= since}
@@ -187,11 +187,11 @@ class Leader:
 
     @property
     def has_committed(self) -> bool:
-        """Whether a record of this epoch is committed: before that the leader does not know what is."""
+        """Whether a record of this epoch is committed; before that the leader does not know which records are."""
         return self._replica.high_watermark > self.start_offset
 
     def advance(self) -> None:
-        """Moves the high watermark to what a majority has on disk, if that reaches into this epoch."""
+        """Raises the high watermark to the end that a majority has on disk, if that is in this epoch."""
         replica = self._replica
         offset = self._majority_end()
         if offset > self.start_offset and replica.raise_high_watermark(offset):
@@ -199,7 +199,7 @@ class Leader:
             self._finish_change()
 
     def _majority_end(self) -> int:
-        """The end of what a majority of the voters has on disk."""
+        """The log end that a majority of the voters has on disk."""
         voters = self._replica.voters.latest
         ends = sorted(self._synced_end(voters.key_of(voter_id)) for voter_id in voters.ids)
         return ends[-voters.majority]
@@ -216,12 +216,12 @@ class Leader:
         """Appends a voter set, which is in force from here on; the token is answered when it is committed."""
         replica = self._replica
         end_offset = replica.log.append_control(replica.state.epoch, [voters], now)
-        replica.voters.add(VotersAt(end_offset - 1, voters))
+        replica.learn_voters(VotersAt(end_offset - 1, voters))
         self.change = PendingChange(token, end_offset - 1)
         self.appended()
 
     def appended(self) -> None:
-        """Records were appended: they go to disk and to whoever waits for them."""
+        """Syncs appended records, and answers the fetches that wait for them."""
         self._replica.sync()
         self.answer_news()
 
@@ -239,13 +239,13 @@ class Leader:
 
     @property
     def is_removed(self) -> bool:
-        """Whether a committed voter set says that it leads no longer (KIP-853)."""
+        """Whether a committed voter set no longer has this leader (KIP-853)."""
         return not self._replica.is_voter
 
     # --- time -----------------------------------------------------------------------------------------------------
 
     def on_time(self, now: int) -> bool:
-        """Answers what was held long enough, announces itself; False when it hears from no majority any more."""
+        """Answers expired fetches and announces itself; False if no majority has fetched for too long."""
         replica = self._replica
         quorum_until = self._heard_from_majority_at(now) + replica.settings.check_quorum_ms
         if now >= quorum_until:
@@ -278,7 +278,7 @@ class Leader:
         return max(progress.fetched_at, self._elected_at) if progress is not None else self._elected_at
 
     def _announce(self, now: int) -> None:
-        """Tells voters that do not fetch who leads; their first fetch is the answer that counts."""
+        """Sends BeginQuorumEpoch to voters that do not fetch; their first fetch acknowledges it."""
         replica = self._replica
         interval_ms = replica.settings.fetch_timeout_ms // 2
         voters = replica.voters.latest
@@ -298,13 +298,13 @@ class Leader:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """The other voters, those that are furthest first."""
+        """The other voters, the most advanced first."""
         voters = self._replica.voters.latest
         keys = [voters.key_of(voter_id) for voter_id in voters.ids if voter_id != self._replica.node_id]
         return tuple(sorted(keys, key=lambda key: (-self._synced_end(key), key)))
 
     def close(self) -> None:
-        """Leads no more: whoever waits is told to look elsewhere. The replica's state says by now what it knows."""
+        """Refuses all waiting requests when leadership ends. The replica's state is already the new one."""
         replica = self._replica
         leader_id = replica.state.leader_id if replica.state.leader_id != replica.node_id else -1
         for progress in self.progress.values():

@@ -1,7 +1,7 @@
-"""What replicas say to each other: the requests of KIP-595, 630, 853 and 996 without their envelopes.
+"""Messages between replicas: the requests of KIP-595, 630, 853 and 996 without their envelopes.
 
-Every answer tells the epoch and leader that its sender knows of; that is how news spreads. Handlers translate these
-to and from `wire.messages`; the cluster id and the name of the topic are checked there.
+Every reply carries the epoch and leader that its sender knows; that is how they spread. Handlers translate these
+to and from `wire.messages`, and check the cluster id and the topic name.
 """
 
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -14,7 +14,7 @@ NO_LEADER: Final = -1
 
 
 class Vote(NamedTuple):
-    """Asks for a vote in `epoch`; a pre-vote asks whether one would be given, and binds nobody (KIP-996)."""
+    """Requests a vote in `epoch`; a pre-vote asks whether one would be granted, without commitment (KIP-996)."""
 
     epoch: int
     candidate: ReplicaKey
@@ -25,7 +25,7 @@ class Vote(NamedTuple):
 
 
 class VoteReply(NamedTuple):
-    """Whether the vote is given."""
+    """Whether the vote is granted."""
 
     error: ErrorCode
     epoch: int
@@ -34,7 +34,7 @@ class VoteReply(NamedTuple):
 
 
 class BeginEpoch(NamedTuple):
-    """BeginQuorumEpoch: a leader tells a voter that it was elected."""
+    """BeginQuorumEpoch: a leader announces its election to a voter."""
 
     epoch: int
     leader_id: int
@@ -42,7 +42,7 @@ class BeginEpoch(NamedTuple):
 
 
 class EndEpoch(NamedTuple):
-    """EndQuorumEpoch: a leader steps down, and says who is fit to follow it, best first."""
+    """EndQuorumEpoch: a leader resigns, and lists its successors, best first."""
 
     epoch: int
     leader_id: int
@@ -50,7 +50,7 @@ class EndEpoch(NamedTuple):
 
 
 class EpochReply(NamedTuple):
-    """Answers both of them."""
+    """The reply to BeginEpoch and EndEpoch."""
 
     error: ErrorCode
     epoch: int
@@ -58,7 +58,7 @@ class EpochReply(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Asks for records from `offset` on. It also acknowledges: everything before `offset` is on the sender's disk."""
+    """Requests records from `offset` on, and acknowledges that all before it are on the sender's disk."""
 
     epoch: int
     replica: ReplicaKey
@@ -70,7 +70,7 @@ class Fetch(NamedTuple):
 
 
 class FetchReply(NamedTuple):
-    """Records, or where the logs part, or the snapshot to take instead."""
+    """Records, or where the logs diverge, or the snapshot to fetch instead."""
 
     error: ErrorCode
     epoch: int
@@ -83,7 +83,7 @@ class FetchReply(NamedTuple):
 
 
 class FetchSnapshot(NamedTuple):
-    """Asks for the piece of a snapshot that begins at a position."""
+    """Requests the chunk of a snapshot at a position."""
 
     epoch: int
     replica: ReplicaKey
@@ -93,7 +93,7 @@ class FetchSnapshot(NamedTuple):
 
 
 class FetchSnapshotReply(NamedTuple):
-    """A piece of a snapshot."""
+    """A chunk of a snapshot."""
 
     error: ErrorCode
     epoch: int
@@ -105,26 +105,26 @@ class FetchSnapshotReply(NamedTuple):
 
 
 class AddVoter(NamedTuple):
-    """The quorum is to gain a voter, which must have fetched all there is before (KIP-853)."""
+    """Adds a voter, which must have fetched the whole log before (KIP-853)."""
 
     voter: Voter
     waits_for_commit: bool = True
 
 
 class RemoveVoter(NamedTuple):
-    """The quorum is to lose a voter; it may be the leader itself."""
+    """Removes a voter, which may be the leader itself."""
 
     key: ReplicaKey
 
 
 class UpdateVoter(NamedTuple):
-    """A voter listens elsewhere, or understands more, than the voter set says."""
+    """Updates a voter's endpoints and kraft.version range in the voter set."""
 
     voter: Voter
 
 
 class VotersReply(NamedTuple):
-    """What became of a change of the voter set, and in words what to do about it."""
+    """The outcome of a voter set change; the message says what to do about an error."""
 
     error: ErrorCode
     epoch: int

@@ -1,7 +1,7 @@
-"""What the quorum stands on: a log and a shelf of snapshots. The server has real ones, the simulator lossy ones.
+"""Ports of the quorum: its log and its snapshots. The server has real ones, the simulator lossy ones.
 
-Calls here return at once, and what they write may be lost to a power cut until the driver has carried out the effect
-that makes it durable (`SyncLog`, `CutLog`, `InstallSnapshot`). Record data passes through the core unseen, hence `Any`.
+Calls return at once, and a power cut may lose what they write until the driver has carried out the effect that makes it
+durable (`SyncLog`, `CutLog`, `InstallSnapshot`). The core does not read record data, hence `Any`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from penstock.raft.replicas import ReplicaKey, VotersAt, VoterSet
 
 
 class EpochEnd(NamedTuple):
-    """An epoch and the offset behind its last record."""
+    """An epoch and the offset after its last record."""
 
     epoch: int
     end_offset: int
@@ -25,14 +25,14 @@ class SnapshotId(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A piece of a snapshot, and how many bytes all of it has."""
+    """A chunk of a snapshot, and the size of the whole snapshot."""
 
     data: Any
     size_bytes: int
 
 
 class LeaderChange(NamedTuple):
-    """The control record with which every epoch begins."""
+    """The control record that begins every epoch."""
 
     leader_id: int
     voters: tuple[ReplicaKey, ...]
@@ -40,7 +40,7 @@ class LeaderChange(NamedTuple):
 
 
 class RaftLog(Protocol):
-    """The metadata log. Offsets are counted from `start_offset`, where the oldest snapshot ends, to `end_offset`."""
+    """The metadata log. Its offsets run from `start_offset`, where the oldest snapshot ends, to `end_offset`."""
 
     @property
     def start_offset(self) -> int:
@@ -48,36 +48,36 @@ class RaftLog(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The end of what is written."""
+        """The offset after the last written record."""
 
     @property
     def synced_end(self) -> int:
-        """The end of what a power cut cannot take."""
+        """The end of the records that survive a power cut."""
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, or of the snapshot that an empty log starts from; 0 when there is nothing."""
+        """The epoch of the last record, or of the snapshot that an empty log starts from; 0 if there is neither."""
 
     def append(self, epoch: int, batch: Any, now: int) -> int:
-        """Writes a batch of the state machine as the leader of an epoch; the new end."""
+        """Appends a batch of the state machine as the leader of an epoch; returns the new end."""
 
     def append_control(self, epoch: int, records: Sequence[LeaderChange | VoterSet], now: int) -> int:
-        """Writes control records as one batch; the new end."""
+        """Appends control records as one batch; returns the new end."""
 
     def append_fetched(self, records: Any, now: int) -> Iterable[VotersAt]:
-        """Writes what was fetched, offsets and epochs as they are; the voter sets among it."""
+        """Appends fetched records with their offsets and epochs; returns the voter sets in them."""
 
     def read(self, offset: int, bytes_max: int) -> Any:
         """Batches from an offset on, at least one if there is any."""
 
     def epoch_before(self, offset: int) -> int:
-        """The epoch of the record before an offset, which the log or its snapshot has; 0 at the very beginning."""
+        """The epoch of the record before an offset, from the log or its snapshot; 0 for offset 0."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch up to this one, and its end; where all are newer, the snapshot's, at the start."""
+        """The largest epoch up to this one, and its end; if all are newer, the snapshot's, at the log's start."""
 
     def voter_sets(self) -> Iterable[VotersAt]:
-        """The voter sets in the log, oldest first. Read once, at the start."""
+        """The voter sets in the log, oldest first. Read once, at startup."""
 
 
 class Snapshots(Protocol):
@@ -85,13 +85,13 @@ class Snapshots(Protocol):
 
     @property
     def ids(self) -> Sequence[SnapshotId]:
-        """Whole and durable snapshots."""
+        """Complete and durable snapshots."""
 
     def voters_of(self, snapshot: SnapshotId) -> VoterSet:
         """The voter set that a snapshot holds."""
 
     def read(self, snapshot: SnapshotId, position: int, bytes_max: int) -> Chunk | None:
-        """A piece of a snapshot; None if there is no such snapshot any more."""
+        """A chunk of a snapshot; None if the snapshot no longer exists."""
 
     def receive(self, snapshot: SnapshotId, position: int, data: Any) -> int:
-        """Keeps a piece of the leader's snapshot for later; how many bytes of it are there. Position 0 begins anew."""
+        """Stores a chunk of the leader's snapshot; returns the bytes stored so far. Position 0 starts over."""

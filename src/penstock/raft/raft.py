@@ -1,20 +1,22 @@
-"""The quorum's stepper: events in, effects out. No clock, no disk, no network, no chance of its own.
+"""The quorum's stepper: events in, effects out. No clock, disk, network or randomness of its own.
 
     raft = Raft(key, log, snapshots, settings, entropy, bootstrap=voters, stored=state)
     effects = raft.start(now)
     effects = raft.step(event, now)        again whenever something happens, and at `raft.wake_at`
     effects = raft.append(epoch, batch, now).effects
 
-This file holds elections and the moves between roles (`roles.MOVES`); `leader`, `follower` and `voter_changes` hold the
-rest. An `Inconsistent` out of a step means that somebody broke the rules: the replica must not be used any more.
+This module holds elections and the moves between roles (`roles.MOVES`); `leader`, `follower` and `voter_changes` hold
+the rest. A step that raises `Inconsistent` has found a breach of the protocol: the replica must not be used any more.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 from penstock.model.epochs import INT32_EPOCH_MAX, next_epoch
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
-from penstock.raft.campaign import Campaign, Outcome
+from penstock.model.report import Report
+from penstock.raft import reports
+from penstock.raft.campaign import Campaign, CampaignOutcome
 from penstock.raft.effects import Answer, Effect, LeaderKnown, LoadSnapshot, TrimLog, Warn
 from penstock.raft.events import (
     Answered,
@@ -52,7 +54,7 @@ from penstock.raft.replica import Inconsistent, Replica
 from penstock.raft.replicas import NOBODY, ReplicaKey, VoterHistory, VoterSet
 from penstock.raft.roles import MOVES, QuorumState, Role
 from penstock.raft.settings import QuorumSettings
-from penstock.raft.voter_changes import Refused, changed_voters
+from penstock.raft.voter_changes import VoterChangeRefused, changed_voters
 
 
 class NotLeader(Exception):
@@ -60,7 +62,7 @@ class NotLeader(Exception):
 
 
 class Appended(NamedTuple):
-    """Where a batch ends in the log. It is committed when `Committed` reaches that, in the same epoch."""
+    """The end offset of a batch, which is committed when `Committed` reaches it in the same epoch."""
 
     end_offset: int
     effects: list[Effect]
@@ -85,24 +87,26 @@ class Raft:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.campaign: Campaign | None = None
+        self._silence_told = -1
+        """The epoch whose leader was reported as silent."""
         self._deadline = 0
-        """When the time of a role ends that neither leads nor fetches."""
+        """Deadline of a role that neither leads nor fetches."""
 
-    # --- the outside ----------------------------------------------------------------------------------------------
+    # --- interface ------------------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that it knows of."""
+        """The newest known epoch."""
         return self.replica.state.epoch
 
     @property
     def leader_id(self) -> int:
-        """Who leads that epoch, as far as it knows; -1 if it does not."""
+        """The leader of that epoch; -1 if unknown."""
         return self.replica.state.leader_id
 
     @property
     def high_watermark(self) -> int:
-        """The end of what is committed, as far as it knows."""
+        """The end of the records known to be committed."""
         return self.replica.high_watermark
 
     @property
@@ -120,16 +124,16 @@ class Raft:
         return self._deadline
 
     def start(self, now: int) -> list[Effect]:
-        """The first step of a life: takes up the role that the stored state leaves to it."""
+        """The first step after a start: takes the role that the stored state allows."""
         replica = self.replica
         if replica.log.last_epoch > replica.state.epoch:
-            # Records can reach the disk before the state that tells of their epoch. No vote was given in it.
+            # Records can reach the disk before the state with their epoch. No vote was given in that epoch.
             replica.persist(QuorumState(replica.log.last_epoch))
         if replica.snapshots.ids:
             replica.effects.append(LoadSnapshot(replica.snapshots.ids[-1]))
         state = replica.state
         if state.leader_id == replica.node_id:
-            # It led, and no longer knows how far the others were; it may not vote in this epoch, nor follow.
+            # It led, and has lost the others' progress; it may neither vote nor follow in this epoch.
             self.role = Role.RESIGNED
             self._deadline = now + replica.election_wait_ms
         elif not replica.is_voter:
@@ -139,18 +143,39 @@ class Raft:
             self.role = Role.FOLLOWER
             self._begin_to_follow(now)
         else:
-            # Even if it voted for itself: the votes of others were for the log that it had then.
+            # Even if it voted for itself: the others voted for the log that it had then.
             self.role = Role.UNATTACHED if state.voted_for is None else Role.VOTED
             self._deadline = now + replica.election_wait_ms
         return self._taken_effects()
 
     def step(self, event: Event, now: int) -> list[Effect]:
-        """What is to be done about an event."""
-        getattr(self, _STEPS[type(event)])(event, now)
+        """Handles an event and returns its effects."""
+        match event:
+            case Asked():
+                self._on_asked(event, now)
+            case Answered():
+                self._on_answered(event, now)
+            case LogSynced():
+                self._on_log_synced(now)
+            case TimePassed():
+                self._on_time_passed(now)
+            case Unanswered():
+                self._on_unanswered(event, now)
+            case LogCut():
+                self._rebuilt(now)
+            case SnapshotInstalled():
+                self._on_snapshot_installed(event, now)
+            case SnapshotTaken():
+                self._on_snapshot_taken(event, now)
+            case Resigning():
+                if self.leader is not None:
+                    self._resign(now, reports.RESIGNED(epoch=self.epoch, why="the node stops"))
+            case _:
+                assert_never(event)
         return self._taken_effects()
 
     def append(self, epoch: int, batch: Any, now: int) -> Appended:
-        """Appends a batch of the state machine, which applies it before it decides anything else."""
+        """Appends a batch of the state machine, which applies it before its next decision."""
         if self.leader is None or epoch != self.epoch:
             raise NotLeader(f"node {self.replica.node_id} does not lead epoch {epoch}")
         end_offset = self.replica.log.append(epoch, batch, now)
@@ -176,7 +201,7 @@ class Raft:
             self.leader = None
 
     def _follow(self, epoch: int, leader_id: int, now: int) -> None:
-        """Somebody else leads."""
+        """Follows another leader."""
         replica = self.replica
         state = replica.state
         voted_for = state.voted_for if state.epoch == epoch else None
@@ -184,6 +209,8 @@ class Raft:
         replica.persist(QuorumState(epoch, leader_id, voted_for))
         self._move(Role.FOLLOWER if replica.is_voter else Role.OBSERVER)
         if is_news:
+            before = _shown(state)
+            replica.effects.append(reports.FOLLOWS(leader=leader_id, epoch=epoch, before=before))
             replica.effects.append(LeaderKnown(leader_id, epoch, NO_LEADER))
         self._begin_to_follow(now)
 
@@ -192,7 +219,7 @@ class Raft:
         self.follower.go_on(now)
 
     def _enter_epoch(self, epoch: int, now: int) -> None:
-        """There is a newer epoch, and nobody has said who leads it."""
+        """Enters a newer epoch whose leader is unknown."""
         replica = self.replica
         replica.persist(QuorumState(epoch))
         if replica.is_voter:
@@ -202,24 +229,24 @@ class Raft:
             self._begin_to_follow(now)
 
     def _rest(self, now: int) -> None:
-        """Back to what it was before it campaigned."""
+        """Returns to the role before the campaign."""
         if self.replica.has_leader:
-            # Others hear the leader, or did a moment ago: if it does not answer, the question is soon asked again.
+            # Others reach the leader, or did recently: if it stays silent, pre-votes are soon requested again.
             self._move(Role.FOLLOWER)
             self._begin_to_follow(now, self.replica.settings.election_timeout_ms // 2)
         else:
             self._wait(now)
 
     def _wait(self, now: int) -> None:
-        """Nobody leads this epoch; perhaps somebody will."""
+        """Waits for a leader to be elected in this epoch."""
         replica = self.replica
         self._move(Role.UNATTACHED if replica.state.voted_for is None else Role.VOTED)
         self._deadline = now + replica.election_wait_ms
 
     def _learn(self, epoch: int, leader_id: int, now: int) -> None:
-        """Somebody told which epoch it is, and perhaps who leads it; what is told is true, if perhaps old."""
+        """Adopts a peer's epoch, and its leader if named, unless outdated; peers report the truth."""
         if leader_id == self.replica.node_id:
-            leader_id = NO_LEADER  # if it does not know that itself, it was in a former life, on a disk that is gone
+            leader_id = NO_LEADER  # unless it knows so itself, it led with a disk that is gone
         if epoch < self.epoch or (epoch == self.epoch and (self.replica.has_leader or leader_id == NO_LEADER)):
             return
         if leader_id == NO_LEADER:
@@ -228,7 +255,7 @@ class Raft:
             self._follow(epoch, leader_id, now)
 
     def _fit_role_to_voters(self, now: int) -> None:
-        """The log may name other voters than before."""
+        """Adapts the role to a voter set that may have changed."""
         is_voter = self.replica.is_voter
         if self.role is Role.FOLLOWER and not is_voter:
             self._take_role(Role.OBSERVER)
@@ -244,7 +271,7 @@ class Raft:
     # --- elections ------------------------------------------------------------------------------------------------
 
     def _ask_around(self, now: int) -> None:
-        """Would a majority elect it? Nobody is disturbed by the question."""
+        """Requests pre-votes, which disturb no leader."""
         self._move(Role.PROSPECTIVE)
         self._campaign(now, is_pre_vote=True)
 
@@ -252,24 +279,25 @@ class Raft:
         """Stands for election in a new epoch."""
         replica = self.replica
         replica.persist(QuorumState(next_epoch(self.epoch, "the metadata quorum"), voted_for=replica.key))
+        replica.effects.append(reports.CANDIDATE(epoch=self.epoch, end_offset=replica.log.end_offset))
         self._move(Role.CANDIDATE)
         self._campaign(now, is_pre_vote=False)
 
     def _campaign(self, now: int, *, is_pre_vote: bool) -> None:
-        self._deadline = now + self.replica.with_chance(self.replica.settings.election_timeout_ms)
+        self._deadline = now + self.replica.with_jitter(self.replica.settings.election_timeout_ms)
         self.campaign = Campaign(self.replica, is_pre_vote=is_pre_vote)
         self._look_at_outcome(now)
 
     def _look_at_outcome(self, now: int) -> None:
         assert self.campaign is not None
         outcome = self.campaign.outcome
-        if outcome is Outcome.WON:
+        if outcome is CampaignOutcome.WON:
             if self.role is Role.PROSPECTIVE:
                 self._stand(now)
             else:
                 self._lead(now)
-        elif outcome is Outcome.LOST and self.role is Role.PROSPECTIVE:
-            self._rest(now)  # a candidate waits for its time-out: somebody else is being elected
+        elif outcome is CampaignOutcome.LOST and self.role is Role.PROSPECTIVE:
+            self._rest(now)  # a candidate waits for its time-out: another is being elected
 
     def _lead(self, now: int) -> None:
         replica = self.replica
@@ -278,16 +306,20 @@ class Raft:
         replica.persist(replica.state._replace(leader_id=replica.node_id))
         self._move(Role.LEADER)
         self.leader = Leader(replica, granting, now)
+        voters = ", ".join(f"node {each}" for each in sorted(granting))
+        start_offset = self.leader.start_offset
+        replica.effects.append(reports.LEADER(epoch=self.epoch, start_offset=start_offset, voters=voters))
         replica.effects.append(LeaderKnown(replica.node_id, self.epoch, self.leader.start_offset))
         self.leader.appended()
         self.leader.on_time(now)
 
-    def _resign(self, now: int) -> None:
+    def _resign(self, now: int, report: Report) -> None:
         replica = self.replica
         assert self.leader is not None
+        replica.effects.append(report)
         successors = self.leader.successors()
         self._move(Role.RESIGNED)
-        self._deadline = now + replica.with_chance(replica.settings.election_timeout_ms)
+        self._deadline = now + replica.with_jitter(replica.settings.election_timeout_ms)
         for key in successors:
             replica.send(key.node_id, EndEpoch(self.epoch, replica.node_id, successors))
 
@@ -324,9 +356,10 @@ class Raft:
     def _give_vote(self, candidate: ReplicaKey, now: int) -> None:
         replica = self.replica
         if replica.state.voted_for is not None:
-            return  # the same request once more
+            return  # a repeated request
         replica.persist(replica.state._replace(voted_for=candidate))
-        if self.role is not Role.OBSERVER:  # one that does not know yet that it is a voter
+        replica.effects.append(reports.VOTED(candidate=candidate.node_id, epoch=self.epoch))
+        if self.role is not Role.OBSERVER:  # an observer does not know yet that it is a voter
             self._wait(now)
 
     def _on_begin_epoch(self, token: Any, begin: BeginEpoch, now: int) -> None:
@@ -347,7 +380,7 @@ class Raft:
     def _on_end_epoch(self, token: Any, end: EndEpoch, now: int) -> None:
         replica = self.replica
         error = ErrorCode.NONE
-        if not any(map(replica.is_addressed, end.successors)):  # a leader resigns to its successors only
+        if not any(map(replica.is_addressed, end.successors)):  # a leader sends it to its successors only
             error = ErrorCode.INVALID_VOTER_KEY
         elif not self._is_peer(end.leader_id):
             error = ErrorCode.INVALID_REQUEST
@@ -391,7 +424,7 @@ class Raft:
             return
         try:
             voters = changed_voters(replica, leader, request, now)
-        except Refused as refused:
+        except VoterChangeRefused as refused:
             replica.effects.append(
                 Answer(token, VotersReply(refused.error, self.epoch, self.leader_id, refused.sentence))
             )
@@ -407,12 +440,12 @@ class Raft:
 
     @property
     def _leader_to_tell(self) -> int:
-        """Who leads, for whoever asked the wrong node; one that has resigned names nobody."""
+        """The leader to name in a refusal; a resigned leader names none."""
         return NO_LEADER if self.role is Role.RESIGNED else self.leader_id
 
     def _resign_if_removed(self, now: int) -> None:
         if self.leader is not None and self.leader.is_removed:
-            self._resign(now)
+            self._resign(now, reports.RESIGNED(epoch=self.epoch, why="this node is a voter no longer"))
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -421,10 +454,24 @@ class Raft:
         if isinstance(request, _OF_PEERS) and self.replica.is_too_far_ahead(request.epoch):
             self._refuse_epoch(token, request)
             return
-        getattr(self, _REQUESTS[type(request)])(token, request, now)
+        match request:
+            case Fetch():
+                self._on_fetch(token, request, now)
+            case FetchSnapshot():
+                self._on_fetch_snapshot(token, request, now)
+            case Vote():
+                self._on_vote(token, request, now)
+            case BeginEpoch():
+                self._on_begin_epoch(token, request, now)
+            case EndEpoch():
+                self._on_end_epoch(token, request, now)
+            case AddVoter() | RemoveVoter() | UpdateVoter():
+                self._on_voters(token, request, now)
+            case _:
+                assert_never(request)
 
     def _refuse_epoch(self, token: Any, request: Vote | BeginEpoch | EndEpoch | Fetch | FetchSnapshot) -> None:
-        """An epoch that elections cannot explain would end all elections: epochs never go back, and they end."""
+        """Refuses an inexplicably high epoch: epochs are finite and never go back, so it could end all elections."""
         error, leader_id = ErrorCode.UNKNOWN_LEADER_EPOCH, self._leader_to_tell
         reply: Reply = EpochReply(error, self.epoch, leader_id)
         if isinstance(request, Vote):
@@ -450,19 +497,20 @@ class Raft:
     def _on_answered(self, event: Answered, now: int) -> None:
         number, reply = event
         if self.replica.is_too_far_ahead(reply.epoch) and not self.replica.is_empty:
-            # One replica with a broken state must not take the others along. An empty replica joins at any epoch.
+            # A replica with a broken state must not affect the others. An empty replica joins at any epoch.
             self._warn_of_epoch("The reply of a voter", reply.epoch)
             self._on_unanswered(Unanswered(number), now)
             return
         self._learn(reply.epoch, reply.leader_id, now)
         if self.follower is not None and isinstance(reply, FetchReply | FetchSnapshotReply):
-            self.follower.on_reply(number, reply, now)
+            if self.follower.on_reply(number, reply, now):
+                self._tell_heard()
             self._fit_role_to_voters(now)
         elif self.campaign is not None and isinstance(reply, VoteReply) and reply.epoch == self.epoch:
             self.campaign.count(number, is_granted=reply.is_granted)
             if not reply.is_granted and (self.role is Role.CANDIDATE or self.replica.has_leader):
-                # Somebody else stands, or led until a moment ago, and who does not answer may be dead: try again soon.
-                wait_ms = self.replica.with_chance(self.replica.settings.election_timeout_ms // 4)
+                # Another candidate stands, or led recently, and voters that do not reply may be dead: retry soon.
+                wait_ms = self.replica.with_jitter(self.replica.settings.election_timeout_ms // 4)
                 self._deadline = min(self._deadline, now + wait_ms)
             self._look_at_outcome(now)
 
@@ -470,12 +518,14 @@ class Raft:
         if self.follower is not None:
             self.follower.on_unanswered(event.number, now)
 
-    def _on_time_passed(self, _event: TimePassed, now: int) -> None:
+    def _on_time_passed(self, now: int) -> None:
         if self.leader is not None:
             if not self.leader.on_time(now):
-                self._resign(now)
+                silent_ms = self.replica.settings.check_quorum_ms
+                self._resign(now, reports.MAJORITY_LOST(epoch=self.epoch, silent_ms=silent_ms))
         elif self.follower is not None:
             if not self.follower.on_time(now):
+                self._tell_silence(self.follower, now)
                 self._campaign_if_whole(now)
         elif now >= self._deadline:
             match self.role:
@@ -486,9 +536,22 @@ class Raft:
                 case Role.RESIGNED if self._has_next_epoch(now):
                     self._enter_epoch(next_epoch(self.epoch, "the metadata quorum"), now)
 
+    def _tell_silence(self, follower: Follower, now: int) -> None:
+        replica = self.replica
+        if replica.has_leader and self._silence_told != self.epoch:
+            self._silence_told = self.epoch
+            silent_ms = now - follower.heard_ms
+            leader = self.leader_id
+            replica.effects.append(reports.LEADER_SILENT(leader=leader, epoch=self.epoch, silent_ms=silent_ms))
+
+    def _tell_heard(self) -> None:
+        if self._silence_told == self.epoch and self.replica.has_leader:
+            self._silence_told = -1
+            self.replica.effects.append(reports.LEADER_HEARD(leader=self.leader_id, epoch=self.epoch))
+
     def _campaign_if_whole(self, now: int) -> None:
         replica = self.replica
-        if replica.is_rebuilding:  # it would promise a log that it is about to lose
+        if replica.is_rebuilding:  # it would campaign with a log that it is about to lose
             self._deadline = now + replica.settings.retry_backoff_ms
             if self.follower is not None:
                 self.follower.give_up_at = self._deadline
@@ -497,10 +560,10 @@ class Raft:
             self._ask_around(now)
 
     def _has_next_epoch(self, now: int) -> bool:
-        """Whether there can be another election; if not, the replica says so and waits."""
+        """Whether another election is possible; if not, the replica warns and waits."""
         if self.epoch < INT32_EPOCH_MAX:
             return True
-        self._deadline = now + self.replica.with_chance(self.replica.settings.election_timeout_ms)
+        self._deadline = now + self.replica.with_jitter(self.replica.settings.election_timeout_ms)
         if self.follower is not None:
             self.follower.give_up_at = self._deadline
         self.replica.effects.append(
@@ -512,22 +575,20 @@ class Raft:
         )
         return False
 
-    def _on_log_synced(self, _event: LogSynced, now: int) -> None:
+    def _on_log_synced(self, now: int) -> None:
         if self.leader is not None:
             self.leader.advance()
             self._resign_if_removed(now)
         elif self.follower is not None:
             self.follower.on_synced(now)
 
-    def _on_log_cut(self, _event: LogCut, now: int) -> None:
-        self._rebuilt(now)
-
     def _on_snapshot_installed(self, event: SnapshotInstalled, now: int) -> None:
         replica, snapshot = self.replica, event.snapshot
         if self.leader is not None:
             raise Inconsistent(f"a leader is to load snapshot {snapshot}")
         replica.voters = VoterHistory(replica.snapshots.voters_of(snapshot))
-        replica.effects.append(LoadSnapshot(snapshot))
+        report = reports.SNAPSHOT_LOADED(end_offset=snapshot.end_offset, leader=self.leader_id)
+        replica.effects += [report, LoadSnapshot(snapshot)]
         replica.raise_high_watermark(snapshot.end_offset)
         self._rebuilt(now)
 
@@ -554,30 +615,9 @@ class Raft:
         if snapshot.epoch != replica.log.epoch_before(snapshot.end_offset):
             raise Inconsistent(f"{snapshot} has not the epoch of its last record")
 
-    def _on_resigning(self, _event: Resigning, now: int) -> None:
-        if self.leader is not None:
-            self._resign(now)
-
 
 _OF_PEERS: Final = (Vote, BeginEpoch, EndEpoch, Fetch, FetchSnapshot)
-_STEPS: Final[dict[type, str]] = {
-    TimePassed: "_on_time_passed",
-    Asked: "_on_asked",
-    Answered: "_on_answered",
-    Unanswered: "_on_unanswered",
-    LogSynced: "_on_log_synced",
-    LogCut: "_on_log_cut",
-    SnapshotInstalled: "_on_snapshot_installed",
-    SnapshotTaken: "_on_snapshot_taken",
-    Resigning: "_on_resigning",
-}
-_REQUESTS: Final[dict[type, str]] = {
-    Vote: "_on_vote",
-    BeginEpoch: "_on_begin_epoch",
-    EndEpoch: "_on_end_epoch",
-    Fetch: "_on_fetch",
-    FetchSnapshot: "_on_fetch_snapshot",
-    AddVoter: "_on_voters",
-    RemoveVoter: "_on_voters",
-    UpdateVoter: "_on_voters",
-}
+
+
+def _shown(state: QuorumState) -> str:
+    return "nobody" if state.leader_id == NO_LEADER else f"node {state.leader_id}, in epoch {state.epoch}"

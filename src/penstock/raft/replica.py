@@ -1,22 +1,23 @@
-"""What a replica is in whatever role: its name, its log, what it knows, and the effects of the step under way."""
+"""State of a replica in any role: its key, log, quorum state and voters, and the effects of the current step."""
 
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
+from penstock.raft import reports
 from penstock.raft.effects import Committed, Effect, Persist, Send, SyncLog
 from penstock.raft.messages import NO_LEADER, Request
 from penstock.raft.ports import RaftLog, Snapshots
-from penstock.raft.replicas import ReplicaKey, VoterHistory, VoterSet
+from penstock.raft.replicas import ReplicaKey, VoterHistory, VotersAt, VoterSet
 from penstock.raft.roles import QuorumState
 from penstock.raft.settings import QuorumSettings
 from penstock.wire.types import ZERO_UUID
 
 
 class Inconsistent(Exception):
-    """What happened cannot happen while everybody keeps the rules. The node must stop, and somebody must look at it."""
+    """A state that cannot occur while all replicas follow the protocol. The node must stop and be examined."""
 
 
 class Replica:
-    """The ground that all roles stand on. `bootstrap` are the voters as configured, for a log that names none."""
+    """See the module. `bootstrap` is the configured voter set, for a log that holds none."""
 
     __slots__ = (
         "_last_number",
@@ -52,7 +53,7 @@ class Replica:
         self.state = stored
         self.effects: list[Effect] = []
         self.is_rebuilding = False
-        """A cut or an installation is under way: what the log will end with is not yet what it ends with now."""
+        """A truncation or a snapshot installation is under way: the log's end is about to change."""
         self._last_number = 0
         ids = snapshots.ids
         self.voters = VoterHistory(snapshots.voters_of(ids[0]) if log.start_offset > 0 else bootstrap)
@@ -65,19 +66,19 @@ class Replica:
     def is_voter(self) -> bool:
         """Whether it is a voter, or was until a change that may not be committed.
 
-        Until that is known the others may need it: removed from two voters, it may be the only one to have the record
-        that says so, and must be elected once more to commit it.
+        Until the commit is known the others may need it: removed from a set of two, it may be the only one to have the
+        record of that, and must be elected once more to commit it.
         """
         return self.voters.names(self.key, self.high_watermark)
 
     @property
     def has_leader(self) -> bool:
-        """Whether it knows who leads its epoch."""
+        """Whether the leader of its epoch is known."""
         return self.state.leader_id != NO_LEADER
 
     @property
     def is_empty(self) -> bool:
-        """Whether the replica holds neither records nor a snapshot, as one does that joins the cluster."""
+        """Whether the replica holds neither records nor a snapshot, as when it joins the cluster."""
         return self.log.end_offset == 0 and not self.snapshots.ids
 
     def is_too_far_ahead(self, epoch: int) -> bool:
@@ -102,14 +103,22 @@ class Replica:
         voter = found.voters.by_id.get(self.node_id)
         return not is_configured and voter is not None and voter.key == self.key
 
+    def learn_voters(self, found: VotersAt) -> None:
+        """Adopts a voter set found in the log."""
+        before = self.voters.latest
+        self.voters.add(found)
+        if found.voters.ids != before.ids:
+            voters, were = (", ".join(map(str, each.ids)) for each in (found.voters, before))
+            self.effects.append(reports.VOTERS(voters=voters, before=were or "nobody"))
+
     def send(self, to: int, request: Request) -> int:
-        """Sends a request; its number."""
+        """Sends a request; returns its number."""
         self._last_number += 1
         self.effects.append(Send(to, self._last_number, request))
         return self._last_number
 
     def persist(self, state: QuorumState) -> None:
-        """Takes on a new state, on disk before anybody hears of it."""
+        """Adopts a new state, which is on disk before any later effect."""
         if state == self.state:
             return
         before = self.state
@@ -124,29 +133,29 @@ class Replica:
         self.effects.append(Persist(state))
 
     def sync(self) -> None:
-        """Has the log synced."""
+        """Requests a sync of the log."""
         self.effects.append(SyncLog())
 
     def raise_high_watermark(self, offset: int) -> bool:
-        """Everything before `offset` is committed; whether that is news."""
+        """Raises the high watermark to `offset`; returns whether it rose."""
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
         self.effects.append(Committed(offset))
         return True
 
-    def with_chance(self, timeout_ms: int) -> int:
-        """A time-out between once and twice as long, so that not all replicas act at once."""
+    def with_jitter(self, timeout_ms: int) -> int:
+        """A random time-out, one to two times as long, so that not all replicas act at once."""
         return timeout_ms + self.entropy.below(timeout_ms)
 
     @property
     def election_wait_ms(self) -> int:
-        """How long to wait for others to campaign; where nobody else votes, there is nobody to wait for."""
+        """How long to wait for others to campaign; 0 for the only voter."""
         is_alone = self.voters.latest.ids == (self.node_id,) and self.is_voter
-        return 0 if is_alone else self.with_chance(self.settings.election_timeout_ms)
+        return 0 if is_alone else self.with_jitter(self.settings.election_timeout_ms)
 
     def refusal(self, asked_epoch: int) -> ErrorCode:
-        """Why a request to the leader of an epoch cannot be served here; NONE if its epoch is this one's."""
+        """The error for a request of another epoch; NONE if its epoch is this replica's."""
         if asked_epoch < self.state.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if asked_epoch > self.state.epoch:

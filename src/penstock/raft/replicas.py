@@ -1,8 +1,8 @@
-"""Who takes part in the quorum: replicas by id and directory, voters, and the voter set of every offset.
+"""Members of the quorum: replicas by id and directory, voters, and the voter set at every offset.
 
-A voter is an id *and* a data directory (KIP-853): who comes back with an empty disk is somebody else, and cannot break
-promises that it no longer knows of. The set in force is always the last one in the log, committed or not; a truncation
-brings back the one before it.
+A voter is both an id and a data directory (KIP-853): a node that returns with an empty disk is another replica, and
+cannot break promises that it has lost. The set in force is always the last one in the log, committed or not; a
+truncation restores the one before it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,14 +12,14 @@ from penstock.wire.types import ZERO_UUID
 
 
 class ReplicaKey(NamedTuple):
-    """A replica: its node and the data directory that it writes to; all zeros where nobody has told."""
+    """A replica: its node id and the id of its data directory, all zeros if unknown."""
 
     node_id: int
     directory_id: bytes = ZERO_UUID
 
 
 class Endpoint(NamedTuple):
-    """Where a voter listens, under the name of its listener."""
+    """The address of a voter, and the name of its listener."""
 
     name: str
     host: str
@@ -27,7 +27,7 @@ class Endpoint(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """A member of the voter set, how it is reached and which kraft.version it understands."""
+    """A member of the voter set, its endpoints and the kraft.version range that it supports."""
 
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
@@ -36,7 +36,7 @@ class Voter(NamedTuple):
 
 
 class VoterSet:
-    """Voters by id; a value, never changed."""
+    """Voters by id; immutable."""
 
     __slots__ = ("by_id", "ids", "majority")
 
@@ -61,15 +61,15 @@ class VoterSet:
         return voter is not None and voter.key.directory_id in (key.directory_id, ZERO_UUID)
 
     def key_of(self, node_id: int) -> ReplicaKey:
-        """The voter with this id."""
+        """The key of the voter with this id."""
         return self.by_id[node_id].key
 
     def having(self, voter: Voter) -> "VoterSet":
-        """With one voter more, or with another description of the one that has its id."""
+        """A copy with this voter, which replaces the one with its id."""
         return VoterSet({**self.by_id, voter.key.node_id: voter}.values())
 
     def without(self, node_id: int) -> "VoterSet":
-        """With one voter less."""
+        """A copy without this voter."""
         return VoterSet(voter for voter in self.by_id.values() if voter.key.node_id != node_id)
 
 
@@ -84,7 +84,7 @@ class VotersAt(NamedTuple):
 
 
 class VoterHistory:
-    """The voter sets of a log, oldest first. Offset -1 stands for what a snapshot or the configuration says."""
+    """The voter sets of a log, oldest first. Offset -1 is the set of a snapshot or of the configuration."""
 
     __slots__ = ("_sets",)
 
@@ -98,7 +98,7 @@ class VoterHistory:
 
     @property
     def latest_offset(self) -> int:
-        """Where it was recorded."""
+        """The offset of its record."""
         return self._sets[-1].offset
 
     def names(self, key: ReplicaKey, committed_end: int) -> bool:
@@ -107,24 +107,24 @@ class VoterHistory:
         return key in latest.voters or (latest.offset >= committed_end and key in self._sets[-2].voters)
 
     def add(self, found: VotersAt) -> None:
-        """A later record has a set."""
+        """Adds the set of a later record."""
         assert found.offset > self._sets[-1].offset, "voter sets are found in the order of the log"
         self._sets.append(found)
 
     def cut_end(self, end_offset: int) -> None:
-        """The log was cut: what was recorded at or behind its new end is undone."""
+        """Drops the sets at or after the end of a truncated log."""
         while self._sets[-1].offset >= end_offset:
             self._sets.pop()
 
     def at(self, end_offset: int) -> VoterSet:
-        """The set in force for a log that ends there."""
+        """The set in force for a log that ends at `end_offset`."""
         return self.found_at(end_offset).voters
 
     def found_at(self, end_offset: int) -> VotersAt:
-        """The same with the offset of its record."""
+        """The same, with the offset of its record."""
         return next(each for each in reversed(self._sets) if each.offset < end_offset)
 
     def cut_start(self, start_offset: int) -> None:
-        """The log begins later now: the set of its new start takes the place of those before."""
+        """Replaces the sets before the log's new start by the one in force there."""
         kept = [each for each in self._sets if each.offset >= start_offset]
         self._sets = [VotersAt(-1, self.at(start_offset)), *kept]

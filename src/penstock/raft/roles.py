@@ -1,7 +1,7 @@
-"""The roles of a replica, the moves between them, and what it must never forget.
+"""Roles of a replica, the moves between them, and its persistent state.
 
 Invariants: the epoch never goes back; in one epoch a replica votes for at most one candidate and knows at most one
-leader. All three are on disk before anybody hears of them.
+leader. All three are on disk before any message reveals them.
 """
 
 from enum import Enum
@@ -12,31 +12,31 @@ from penstock.raft.replicas import ReplicaKey
 
 
 class Role(Enum):
-    """What a replica is doing."""
+    """The role of a replica in its epoch."""
 
     UNATTACHED = "unattached"
     """Knows the epoch, but no leader, and has not voted in it."""
     VOTED = "voted"
-    """Gave its vote in this epoch, and waits for the outcome."""
+    """Has voted in this epoch, and waits for the outcome."""
     PROSPECTIVE = "prospective"
-    """Asks whether it would be elected, in the epoch that it is in (KIP-996)."""
+    """Requests pre-votes, in its present epoch (KIP-996)."""
     CANDIDATE = "candidate"
-    """Voted for itself in a new epoch, and asks the others to."""
+    """Has voted for itself in a new epoch, and requests votes."""
     LEADER = "leader"
-    """Appends, answers fetches, and moves the high watermark."""
+    """Appends, answers fetches, and advances the high watermark."""
     RESIGNED = "resigned"
-    """Led this epoch and does so no more; can neither vote nor follow in it."""
+    """Led this epoch and has resigned; can neither vote nor follow in it."""
     FOLLOWER = "follower"
     """Fetches from the leader of the epoch."""
     OBSERVER = "observer"
-    """Not in the voter set: fetches like a follower, or looks for a leader. Never campaigns."""
+    """Not in the voter set: fetches like a follower, or searches for a leader. Never campaigns."""
 
 
 _U, _V, _P, _C, _L, _R, _F, _O = Role
 
 ANY_NEWER_EPOCH: Final = "heard of a newer epoch"
 MOVES: Final[dict[tuple[Role, Role], str]] = {
-    # from, to → what causes it; every move asserts against this table
+    # from, to → cause; every move is asserted against this table
     (_U, _V): "gave its vote",
     (_U, _P): "the election time-out passed",
     (_U, _F): "heard of a leader",
@@ -72,7 +72,7 @@ MOVES: Final[dict[tuple[Role, Role], str]] = {
 
 
 class QuorumState(NamedTuple):
-    """What survives a crash, whatever happens."""
+    """The state that must survive every crash."""
 
     epoch: int = 0
     leader_id: int = NO_LEADER

@@ -1,6 +1,6 @@
-"""Changing the voter set: one voter at a time, by a record in the log (KIP-853).
+"""Changes of the voter set: one voter at a time, by a record in the log (KIP-853).
 
-Two majorities of sets that differ by one voter overlap, and only then is it safe to use a set before it is committed.
+Majorities of two sets that differ by one voter overlap, and only then is it safe to use a set before it is committed.
 So a change is refused while another is not committed, and before the leader has committed a record of its own epoch:
 until then it may not know of a change that its predecessor began.
 """
@@ -14,8 +14,8 @@ from penstock.raft.replicas import VoterSet
 BUSY = "Another change of the voters is not committed yet, or the leader is new; try again."
 
 
-class Refused(Exception):
-    """The change cannot be made: an error code, and a sentence that says what to do."""
+class VoterChangeRefused(Exception):
+    """The change is refused: an error code, and a sentence that says what to do."""
 
     def __init__(self, error: ErrorCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -26,9 +26,9 @@ class Refused(Exception):
 def changed_voters(
     replica: Replica, leader: Leader, request: AddVoter | RemoveVoter | UpdateVoter, now: int
 ) -> VoterSet:
-    """The voter set that the request asks for."""
+    """The voter set after the requested change. Raises VoterChangeRefused."""
     if leader.change is not None or not leader.has_committed or replica.voters.latest_offset >= replica.high_watermark:
-        raise Refused(ErrorCode.REQUEST_TIMED_OUT, BUSY)
+        raise VoterChangeRefused(ErrorCode.REQUEST_TIMED_OUT, BUSY)
     match request:
         case AddVoter():
             return _with(replica, leader, request, now)
@@ -41,14 +41,14 @@ def changed_voters(
 def _with(replica: Replica, leader: Leader, request: AddVoter, now: int) -> VoterSet:
     voters, key = replica.voters.latest, request.voter.key
     if key.node_id in voters.by_id:
-        raise Refused(
+        raise VoterChangeRefused(
             ErrorCode.DUPLICATE_VOTER,
             f"Node {key.node_id} is a voter already; remove it before you add it with another directory.",
         )
     progress = leader.progress.get(key)
     is_fetching = progress is not None and now - progress.fetched_at <= replica.settings.fetch_timeout_ms
     if progress is None or not is_fetching or progress.caught_up_at < 0:
-        raise Refused(
+        raise VoterChangeRefused(
             ErrorCode.REQUEST_TIMED_OUT,
             f"Node {key.node_id} has not fetched all of the log yet; start it, then try again.",
         )
@@ -58,14 +58,16 @@ def _with(replica: Replica, leader: Leader, request: AddVoter, now: int) -> Vote
 def _without(replica: Replica, request: RemoveVoter) -> VoterSet:
     voters, key = replica.voters.latest, request.key
     if key not in voters:
-        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {key.node_id} with this directory is not a voter.")
+        raise VoterChangeRefused(ErrorCode.VOTER_NOT_FOUND, f"Node {key.node_id} with this directory is not a voter.")
     if len(voters) == 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Node {key.node_id} is the last voter; add another one first.")
+        raise VoterChangeRefused(
+            ErrorCode.INVALID_REQUEST, f"Node {key.node_id} is the last voter; add another one first."
+        )
     return voters.without(key.node_id)
 
 
 def _updated(replica: Replica, request: UpdateVoter) -> VoterSet:
     voters, key = replica.voters.latest, request.voter.key
     if key not in voters:
-        raise Refused(ErrorCode.VOTER_NOT_FOUND, f"Node {key.node_id} with this directory is not a voter.")
+        raise VoterChangeRefused(ErrorCode.VOTER_NOT_FOUND, f"Node {key.node_id} with this directory is not a voter.")
     return voters.having(request.voter)

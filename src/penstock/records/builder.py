@@ -1,7 +1,7 @@
 """Builds a record batch, record by record.
 
-A builder is used once: append, build, forget. Offset deltas may leave gaps but only rise, as compaction needs. The base
-timestamp is the first record's, unless a delete horizon takes its place (KIP-534).
+A builder is used once: append, build, discard. Offset deltas increase and may leave gaps, as compaction requires. The
+base timestamp is the first record's, unless a delete horizon replaces it (KIP-534).
 """
 
 from collections.abc import Iterable
@@ -77,16 +77,16 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """The batch as it would be uncompressed: what it costs to hold, and rarely less than it will be."""
+        """Size of the uncompressed batch: its memory cost, and rarely less than the built size."""
         return HEADER_BYTES + len(self._payload)
 
     @property
     def is_full(self) -> bool:
-        """Whether the batch has reached its bound."""
+        """Whether the batch has reached its size limit."""
         return self.size_bytes >= self._bytes_max
 
     def has_room_for(self, key: bytes | None, value: bytes | None, headers: HeaderEntries = ()) -> bool:
-        """Whether the record fits below the bound. The first always does: a large record is a batch of its own."""
+        """Whether the record fits within the limit. The first always does: a large record is a batch of its own."""
         if not self.count:
             return True
         size_bytes = RECORD_OVERHEAD_BYTES_MAX + len(key or b"") + len(value or b"")
@@ -103,7 +103,7 @@ class BatchBuilder:
         timestamp_ms: int = NO_TIMESTAMP,
         offset_delta: int | None = None,
     ) -> int:
-        """Add a record and return its offset delta: the next one, unless a higher one is given."""
+        """Appends a record and returns its offset delta: the next one, unless a higher one is given."""
         if offset_delta is None:
             offset_delta = self._last_offset_delta + 1
         elif offset_delta <= self._last_offset_delta:
@@ -130,7 +130,7 @@ class BatchBuilder:
         return offset_delta
 
     def build(self, last_offset_delta: int | None = None) -> bytearray:
-        """The finished batch. Compaction passes the last delta of the original: a batch keeps it when records go."""
+        """Returns the batch. Compaction passes the last delta of the original, which outlives removed records."""
         if last_offset_delta is None:
             last_offset_delta = self._last_offset_delta
         if last_offset_delta < max(self._last_offset_delta, 0):

@@ -1,11 +1,11 @@
-"""What a batch must pass before it may be appended: "What a batch must pass", made code.
+"""Checks that a batch must pass before it is appended.
 
 Checks of the header always run, cheapest first and the checksum last, and read none of the records. Records are opened
-only when the rules ask for something that no header tells. A client's record count may not exceed what the payload can
-hold, so a batch of a few bytes cannot take millions of offsets; smaller false counts pass unless the rules are FULL
-(docs/running.md lists what consumers then see). A batch that passes is the batch that was sent: nothing here changes a
-byte. Codes are Kafka's: a batch whose checksum fits but whose records do not parse is INVALID_RECORD, because sending
-the same bytes again, as CORRUPT_MESSAGE invites to, cannot help.
+only if a rule requires more than the header contains. A client's record count may not exceed what the payload can hold,
+so a batch of a few bytes cannot claim millions of offsets; smaller false counts pass unless the rules are FULL
+(docs/running.md lists what consumers then see). The checks never change a byte of the batch. Error codes are Kafka's: a
+batch whose checksum is valid but whose records do not parse is INVALID_RECORD, because sending the same bytes again, as
+CORRUPT_MESSAGE suggests, cannot help.
 """
 
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,7 @@ _ONLY_BROKERS_SET_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
 class Validation(Enum):
-    """How far a batch is opened (`record.validation`)."""
+    """How thoroughly a batch is checked (`record.validation`)."""
 
     HEADER = "header"
     FULL = "full"
@@ -48,7 +48,7 @@ class Validation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a topic asks of a batch."""
+    """Requirements of a topic for its batches."""
 
     validation: Validation = Validation.HEADER
     batch_bytes_max: int = DEFAULT_LIMITS.batch_bytes_max
@@ -56,7 +56,7 @@ class Rules:
     batch_opened_records_max: int = DEFAULT_LIMITS.batch_opened_records_max
     is_compacted: bool = False
     is_from_client: bool = True
-    """False for batches of our own shards, which may hold markers and start at any offset."""
+    """False for batches of this broker's own shards, which may hold markers and start at any offset."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_before_ms_max: int | None = None
     """How far a timestamp may lie in the past (Kafka: message.timestamp.before.max.ms); None for any."""
@@ -64,7 +64,7 @@ class Rules:
     """How far a timestamp may lie in the future (Kafka: message.timestamp.after.max.ms); None for any."""
 
     opens_records: bool = field(init=False)
-    """Whether a question is asked that only the records can answer."""
+    """Whether a rule requires the records to be opened."""
 
     def __post_init__(self) -> None:
         opens = self.validation is Validation.FULL or self.is_compacted or self.timestamp_before_ms_max is not None
@@ -76,12 +76,12 @@ DEFAULT_RULES = Rules()
 
 @cache
 def without_opening(rules: Rules) -> Rules:
-    """The same for a batch whose records have been opened already."""
+    """The same rules for a batch whose records have already been checked."""
     return replace(rules, validation=Validation.HEADER, is_compacted=False, timestamp_before_ms_max=None)
 
 
 def check_batch(buffer: Buffer, rules: Rules = DEFAULT_RULES, now_ms: int | None = None) -> BatchView:
-    """The one batch that fills `buffer`, if it may be appended. Without `now_ms`, timestamps are not judged."""
+    """Checks and returns the one batch that fills `buffer`. Without `now_ms`, timestamps are not checked."""
     batch = _check_header(buffer, rules)
     if rules.timestamp_type is TimestampType.CREATE_TIME and now_ms is not None:
         _check_timestamp(batch.max_timestamp_ms, rules, now_ms)
@@ -96,7 +96,7 @@ def check_batch(buffer: Buffer, rules: Rules = DEFAULT_RULES, now_ms: int | None
 
 
 def _check_header(buffer: Buffer, rules: Rules) -> BatchView:
-    """One batch whose header keeps all rules. Nearly every one is seen to at a glance; the others are told why not."""
+    """Checks the header. A fast path accepts nearly every batch; the slow path finds the error to report."""
     size_bytes = len(buffer)
     if size_bytes >= HEADER_BYTES:
         batch = BatchView(buffer)
@@ -121,7 +121,7 @@ def _check_header(buffer: Buffer, rules: Rules) -> BatchView:
 
 
 def _check_frame(buffer: Buffer, rules: Rules) -> BatchView:
-    """One batch, of the right format and length."""
+    """Checks that the buffer holds one batch of the right format and length."""
     size_bytes = len(buffer)
     if not size_bytes:
         raise InvalidBatch("no batch where exactly one is expected")
@@ -143,7 +143,7 @@ def _check_frame(buffer: Buffer, rules: Rules) -> BatchView:
 
 
 def _check_fields(batch: BatchView, rules: Rules) -> None:
-    """What the header fields say about each other."""
+    """Checks that the header fields are consistent and allowed."""
     if batch.count <= 0 or batch.count != batch.last_offset_delta + 1:
         raise InvalidBatch(f"count {batch.count} does not fit last offset delta {batch.last_offset_delta}")
     # Raises when the codec is unknown.
@@ -154,13 +154,13 @@ def _check_fields(batch: BatchView, rules: Rules) -> None:
         raise InvalidBatch("a transactional batch without a producer id")
     if rules.is_from_client and (batch.base_offset or batch.attributes & _ONLY_BROKERS_SET_BITS):
         raise _posing_as_broker(batch)
-    # Shards of our own are trusted; replicated batches do not come here: compaction may have left them sparse or empty.
+    # This broker's shards are trusted. Replicated batches, which compaction may leave sparse or empty, skip this check.
     if rules.is_from_client and batch.count > (count_max := _count_max(batch, rules)):
         raise InvalidBatch(f"count {batch.count}, but a batch of {batch.size_bytes} bytes holds at most {count_max}")
 
 
 def _count_max(batch: BatchView, rules: Rules) -> int:
-    """The most records that the payload can hold, uncompressed or decompressed within the limit."""
+    """Maximum number of records in the payload, uncompressed or decompressed within the limit."""
     payload_bytes = batch.size_bytes - HEADER_BYTES
     if codec := batch.codec:
         payload_bytes = min(payload_bytes * OUTPUT_PER_INPUT_BYTE_MAX[codec], rules.batch_decompressed_bytes_max)
@@ -168,7 +168,7 @@ def _count_max(batch: BatchView, rules: Rules) -> int:
 
 
 def _posing_as_broker(batch: BatchView) -> ProtocolError:
-    """Why a client may not send what the header says."""
+    """The error for a header that a client may not send."""
     if batch.is_control:
         return InvalidBatch("a control batch from a client")
     if batch.has_delete_horizon:
@@ -179,7 +179,7 @@ def _posing_as_broker(batch: BatchView) -> ProtocolError:
 
 
 def _check_timestamp(timestamp_ms: int, rules: Rules, now_ms: int) -> None:
-    """Neither too old nor too far ahead; a record without a timestamp is neither."""
+    """Rejects a timestamp that is too old or too far ahead; a missing timestamp passes."""
     if timestamp_ms == NO_TIMESTAMP:
         return
     after_ms_max, before_ms_max = rules.timestamp_after_ms_max, rules.timestamp_before_ms_max
@@ -190,7 +190,7 @@ def _check_timestamp(timestamp_ms: int, rules: Rules, now_ms: int) -> None:
 
 
 def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
-    """What only the records tell. Under FULL also that they agree with the header."""
+    """Checks the records themselves; under FULL also that they agree with the header."""
     is_full = rules.validation is Validation.FULL
     if is_full and batch.attributes & UNUSED_BITS:
         raise InvalidBatch(f"attributes {batch.attributes:#06x} use bits without a meaning")
@@ -214,7 +214,7 @@ def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
         if is_full:
             if offset_delta != expected_delta:
                 raise InvalidBatch(f"offset delta {offset_delta}, expected {expected_delta}")
-            if timestamp_ms < -INT64_END:  # readers refuse it; one that is too high differs from the header's
+            if timestamp_ms < -INT64_END:  # readers reject it; one that is too high differs from the header's
                 raise InvalidBatch(f"timestamp {timestamp_ms} has more than 64 bits")
             if attributes:
                 raise InvalidBatch(f"record attributes {attributes:#04x} use bits without a meaning")
@@ -223,14 +223,14 @@ def _check_records(batch: BatchView, rules: Rules, now_ms: int | None) -> None:
 
 
 def _are_ordinary(data: bytes | bytearray, batch: BatchView, rules: Rules, now_ms: int | None) -> bool:
-    """Whether a glance shows records that break no rule. Others are gone through one by one, to say what is wrong."""
+    """Whether `glance` shows that the records break no rule. If not, they are checked one by one to find the error."""
     seen = glance(bytes(data), batch.count)
     if seen is None or (rules.is_compacted and seen.keyless and not batch.is_control):
         return False
     earliest_ms, latest_ms = (batch.base_timestamp_ms + delta for delta in (seen.timestamp_min, seen.timestamp_max))
     if batch.timestamp_type is TimestampType.CREATE_TIME and latest_ms != batch.max_timestamp_ms:
         return False
-    if earliest_ms <= NO_TIMESTAMP < latest_ms:  # the earliest is not judged, and hides the next one
+    if earliest_ms <= NO_TIMESTAMP < latest_ms:  # the earliest is not checked, and hides the second earliest
         return False
     if rules.timestamp_type is TimestampType.CREATE_TIME and now_ms is not None:
         try:

@@ -1,8 +1,8 @@
 """Compression of record payloads: the four codecs of Kafka, both ways.
 
-Decompression streams under a hard cap. What must stay true: no codec ever holds more than `bytes_max` of output plus
-its own window; over the cap is BatchTooLarge, any other trouble with the bytes is CorruptBatch, and nothing else
-escapes. Declared sizes are claims: they may refuse early, they never size an allocation that the input cannot fill.
+Decompression streams under a hard cap. Invariants: no codec ever holds more than `bytes_max` of output plus its own
+window; output over the cap raises BatchTooLarge, any other defect CorruptBatch, and no other exception escapes.
+Declared sizes are not trusted: they may cause early rejection, but never an allocation that the input cannot fill.
 See docs/decisions/0006-compression.md.
 """
 
@@ -15,16 +15,16 @@ from penstock.model.errors import BatchTooLarge, CorruptBatch, UnsupportedCompre
 from penstock.records import snappy, zstd
 from penstock.records.over_cap import OverCap
 
-# Decoders take this much input and give this much output at a time: both are copied inside them at every step.
+# Input and output of one decoder step; decoders copy both internally at every step.
 INPUT_STEP_BYTES = 64 * 1024
 OUTPUT_STEP_BYTES = 256 * 1024
-# Producers write one gzip member per batch. Each costs a new decoder, so a flood of empty ones must not be free.
+# Producers write one gzip member per batch. Each member costs a new decoder, so a flood of empty ones is rejected.
 GZIP_MEMBERS_MAX = 64
 _GZIP_WBITS = 31
 
 
 class Codec(IntEnum):
-    """What the low three bits of the batch attributes say."""
+    """Compression codec, stored in the low three bits of the batch attributes."""
 
     NONE = 0
     GZIP = 1
@@ -50,7 +50,7 @@ def codec_of(number: int) -> Codec:
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """The payload as the codec writes it; `level` is the codec's own scale, None its default."""
+    """Compresses the payload; `level` is on the codec's own scale, None is its default."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -60,7 +60,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
         case Codec.SNAPPY:
             return snappy.compress(data)
         case Codec.LZ4:
-            # Java reads only frames of independent blocks, and its own have 64 KiB.
+            # Java reads only frames of independent blocks, and writes blocks of 64 KiB.
             frame: bytes = lz4.frame.compress(
                 data,
                 compression_level=0 if level is None else level,
@@ -74,7 +74,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
 
 
 def decompress(codec: Codec, view: bytes | bytearray | memoryview, bytes_max: int) -> bytes | bytearray:
-    """The payload in plain, at most `bytes_max` of it."""
+    """Decompresses the payload; raises BatchTooLarge beyond `bytes_max`."""
     try:
         return _decompress(codec, view, bytes_max)
     except OverCap as over:
@@ -98,7 +98,7 @@ def _decompress(codec: Codec, view: bytes | bytearray | memoryview, bytes_max: i
 
 
 def output_bytes_max(codec: Codec, view: bytes | bytearray | memoryview) -> int:
-    """More than this the payload cannot become. CorruptBatch where that is seen without decoding it."""
+    """Upper bound of the decompressed size. Raises CorruptBatch for a defect that is found without decoding."""
     match codec:
         case Codec.NONE:
             return len(view)
@@ -110,9 +110,9 @@ def output_bytes_max(codec: Codec, view: bytes | bytearray | memoryview) -> int:
 def decompress_prefix(
     codec: Codec, view: bytes | bytearray | memoryview, bytes_max: int
 ) -> tuple[bytes | bytearray, bool]:
-    """The payload in plain, or as much of its beginning as the cap allows, and whether that is all of it.
+    """The decompressed payload, or as much of its beginning as the cap allows, and whether it is complete.
 
-    A snappy block that is larger than what is left of the cap is left out as a whole.
+    A snappy block that is larger than the rest of the cap is left out entirely.
     """
     try:
         if codec is Codec.ZSTD:
@@ -123,7 +123,7 @@ def decompress_prefix(
 
 
 def over_cap(bytes_max: int, prefix: bytes | bytearray = b"") -> OverCap:
-    """The refusal of a payload that is larger than its cap."""
+    """The error for a payload that is larger than its cap."""
     return OverCap(f"the batch decompresses to more than {bytes_max} bytes", prefix)
 
 
@@ -138,7 +138,7 @@ def _gunzip(view: memoryview, bytes_max: int) -> bytearray:
                 raise CorruptBatch("gzip payload ends early")
             position += len(piece)
             tail: memoryview | bytes = piece
-            # A full step may have left output inside the inflater even when it has taken all of the input.
+            # A full step may have left output inside the inflater even if it has consumed all of the input.
             while True:
                 try:
                     chunk = inflater.decompress(tail, OUTPUT_STEP_BYTES)
@@ -157,7 +157,7 @@ def _gunzip(view: memoryview, bytes_max: int) -> bytearray:
 
 
 def _unlz4(view: memoryview, bytes_max: int) -> bytearray:
-    """Exactly one frame: Java's reader stops after the first, so a second would be records that only we can see."""
+    """Decompresses exactly one frame: Java's reader stops after the first, so it would miss records of a second."""
     out = bytearray()
     inflater = lz4.frame.LZ4FrameDecompressor()
     position = 0

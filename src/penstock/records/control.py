@@ -1,7 +1,7 @@
-"""Control records: what brokers write into a log for each other, and consumers skip.
+"""Control records, which brokers write into a log for each other and consumers skip.
 
 The key holds a version and a type. A COMMIT or ABORT marker holds the epoch of the transaction coordinator that wrote
-it, so that a deposed coordinator is recognised. Later versions may add fields at the end; readers ignore what follows.
+it, so that a deposed coordinator is detected. Later versions may add fields at the end; readers ignore them.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _MARKER = Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """What a control record says."""
+    """Type of a control record."""
 
     ABORT = 0
     COMMIT = 1
@@ -35,7 +35,7 @@ class ControlType(IntEnum):
 
     @classmethod
     def _missing_(cls, _value: object) -> "ControlType":
-        """A type from the future: readers skip it."""
+        """Maps a type of a later version to UNKNOWN, which readers skip."""
         return cls.UNKNOWN
 
 
@@ -91,7 +91,7 @@ def marker_batch(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """The batch that ends the producer's transaction. Markers take no sequence number."""
+    """The batch that ends the producer's transaction. Markers have no sequence number."""
     builder = BatchBuilder(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
@@ -106,7 +106,7 @@ def marker_batch(
 
 
 def read_control_type(batch: BatchView) -> ControlType:
-    """What the first record of a control batch says."""
+    """The type of the first record of a control batch."""
     for record in rows(batch, CONTROL_BATCH_BYTES_MAX):
         return read_control_key(record.key)
     return ControlType.UNKNOWN

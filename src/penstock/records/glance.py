@@ -1,10 +1,10 @@
-"""Sees at a glance that the records of a batch are as nearly all are: whole, in order, without attributes or headers.
+"""Fast check that the records of a batch are ordinary: whole, in order, without attributes or headers.
 
-Twin of `rows.walk`, for a broker that opens every record and keeps none. What it says is what a walk would have found.
-Where anything is out of the ordinary it says nothing, and the walk finds out what is wrong, or that nothing is.
+Twin of `rows.walk`, for a broker that opens every record and keeps none. A result equals what a walk would have found.
+If anything is out of the ordinary there is no result, and a walk finds the error, or that there is none.
 
-Python takes its time per step, so there are few. Records of one size in a row are looked at together: a slice with that
-size as its stride holds the same byte of each. Others are unpacked by one call each, or two.
+Each Python step is slow, so there are few. Consecutive records of one size are checked together: a slice with that size
+as its stride holds the same byte of each. Other records are unpacked by one or two calls each.
 """
 
 import struct
@@ -13,26 +13,26 @@ from typing import NamedTuple
 
 _DELTAS_ONE_BYTE = 64
 _DELTAS_MAX = 8192
-"""Offset deltas from here on need a third byte, which is out of the ordinary; so are such lengths."""
+"""Offset deltas and lengths from here on need a third byte, which is out of the ordinary."""
 _DELTA_LOWS = bytes(2 * delta & 0x7F | 0x80 * (delta >= _DELTAS_ONE_BYTE) for delta in range(_DELTAS_MAX))
 _DELTA_HIGHS = bytes(delta >> 6 for delta in range(_DELTAS_MAX))
 _POSITIVE = bytes(range(0, 128, 2))
-"""Zigzag numbers of one byte that are not negative."""
+"""Non-negative zigzag numbers of one byte."""
 _NOT_POSITIVE_BITS = 0x81
-"""What none of them has set."""
+"""Bits that none of them has set."""
 _DELTAS = tuple(low << 8 | high if high else low for low, high in zip(_DELTA_LOWS, _DELTA_HIGHS, strict=True))
 """The bytes of a delta as one number."""
 _NULL = 1
-"""As a length: the zigzag of -1."""
+"""The zigzag encoding of the length -1."""
 _WIDTHS = ((1, "B"), (2, "H"))
 _NUMBER = Struct(">H")
 _NO_LENGTH = -(1 << 20)
-"""For bytes that are no length, or one that is written in more bytes than it needs: no sum with it comes out right."""
+"""For bytes that are not a length, or a length encoded in more bytes than needed: no sum with it matches."""
 _LENGTHS = [_NO_LENGTH] * (1 << 16)
-"""What two bytes, as one number, stand for as a length."""
+"""Length by its two encoded bytes as one number."""
 _VALUES = [size for byte in range(0x80) for size in [_NO_LENGTH if byte & 1 else 1 + (byte >> 1)] * 256]
 _VALUES += [_NO_LENGTH] * (1 << 15)
-"""How many bytes a value takes with its length, by the two bytes that begin with its length."""
+"""Size of a value including its length, by the two bytes that begin with its length."""
 for _length in range(_DELTAS_ONE_BYTE, _DELTAS_MAX):
     _LENGTHS[_DELTAS[_length]] = _length
     _VALUES[_DELTAS[_length]] = 2 + _length
@@ -42,22 +42,22 @@ _KEYLESS = {
     size: (Struct(f">BBB{delta}BH").unpack_from, Struct(f">HBB{delta}BH").unpack_from) for size, delta in _WIDTHS
 }
 _RUN_MIN = 8
-"""Fewer records of one size are looked at faster one by one."""
+"""Fewer records of one size are checked faster one by one."""
 _PATIENCE = 4
-"""So many runs may end early before no more are looked for."""
+"""Failed attempts to find a run after which no more are made."""
 
 
 class Glance(NamedTuple):
-    """What is to be known of the records of a batch. Timestamps are deltas, none of them negative."""
+    """Summary of the records of a batch. Timestamps are deltas, none of them negative."""
 
     timestamp_min: int
     timestamp_max: int
     keyless: int
-    """How many have no key."""
+    """Number of records without a key."""
 
 
 class _Stretch(NamedTuple):
-    """Ordinary records in a row: where they end, how many there are, and their least and highest zigzag timestamp."""
+    """Consecutive ordinary records: their end, their number, and their lowest and highest zigzag timestamp."""
 
     end: int
     records: int
@@ -67,7 +67,7 @@ class _Stretch(NamedTuple):
 
 
 def glance(data: bytes, count: int) -> Glance | None:
-    """`count` ordinary records that fill `data` exactly, with offset deltas from 0 on; None if they may be anything."""
+    """Summary of `count` ordinary records that fill `data` exactly, with deltas from 0 on; None for any others."""
     if not 0 < count <= _DELTAS_MAX:
         return None
     low, high, keyless = 0xFF, 0, 0
@@ -91,7 +91,7 @@ def glance(data: bytes, count: int) -> Glance | None:
 
 
 def _run(data: bytes, begin: int, delta: int, most: int) -> _Stretch:
-    """Records of the very same lengths as the first; none if that is not ordinary."""
+    """Records with the same lengths as the first; none if the first is not ordinary."""
     first = _one_by_one(data, begin, delta, 1)
     if not first.records:
         return first
@@ -116,14 +116,14 @@ def _run(data: bytes, begin: int, delta: int, most: int) -> _Stretch:
     ):
         return first
     low = high = stamps[0]
-    while stamps:  # there are few different ones
+    while stamps:  # few of them are distinct
         low, high = min(low, stamps[0]), max(high, stamps[0])
         stamps = stamps.translate(None, stamps[:1])
     return _Stretch(end, run, low, high, run * first.keyless)
 
 
 def _one_by_one(data: bytes, position: int, first: int, most: int) -> _Stretch:
-    """Records whatever their lengths are; all have a key, or none has."""
+    """Records of any lengths; all have a key, or none has."""
     is_short_delta = first < _DELTAS_ONE_BYTE
     key_at = position + (4 if is_short_delta else 5) + (data[position] >= 0x80)
     if data[key_at] == _NULL:

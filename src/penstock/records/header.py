@@ -1,7 +1,7 @@
-"""The 61-byte header of a record batch v2, as a view over whatever buffer holds the batch.
+"""The 61-byte header of a record batch v2, as a view over the buffer that holds the batch.
 
 The checksum covers everything from the attributes on. Base offset and leader epoch lie before it, which is why a broker
-may assign both without reading the records. A view reads the header once: after a patch, take a new view.
+may assign both without reading the records. A view reads the header once: after a patch, create a new view.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
-# The length field counts what follows it, so the batch is this much longer than it says.
+# The length field counts the bytes after it, so the batch is this much longer.
 LENGTH_EXCLUDES_BYTES = 12
 LENGTH_MIN = HEADER_BYTES - LENGTH_EXCLUDES_BYTES
 CRC_POSITION = 17
@@ -49,14 +49,14 @@ _MAX_TIMESTAMP_POSITION = 35
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps: the producer, or the broker when it appended."""
+    """Origin of the timestamps: the producer, or the broker at append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchView:
-    """One batch inside a buffer, from `position` on. Copies nothing; trusts no field until a check has passed."""
+    """One batch inside a buffer, from `position` on. Copies nothing; no field is trusted until a check has passed."""
 
     __slots__ = (
         "attributes",
@@ -113,7 +113,7 @@ class BatchView:
         except struct_error:
             raise TornBatch(f"{len(buffer) - position} bytes are too few for a batch header", position) from None
         self.size_bytes = self.length + LENGTH_EXCLUDES_BYTES
-        """The whole batch, header included."""
+        """Size of the whole batch, header included."""
 
     def __repr__(self) -> str:
         return f"<batch of {self.count} from offset {self.base_offset}, {self.size_bytes} bytes>"
@@ -125,12 +125,12 @@ class BatchView:
 
     @property
     def codec(self) -> Codec:
-        """What the records are compressed with; UnsupportedCompression when nobody knows."""
+        """Codec of the records; raises UnsupportedCompression if it is unknown."""
         return codec_of(self.attributes & CODEC_BITS)
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
+        """Origin of the timestamps."""
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
 
     @property
@@ -145,7 +145,7 @@ class BatchView:
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp says when tombstones and markers may go (KIP-534)."""
+        """Whether the base timestamp is the delete horizon of tombstones and markers (KIP-534)."""
         return self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
@@ -167,21 +167,21 @@ class BatchView:
 
     @property
     def payload(self) -> memoryview:
-        """The bytes after the header: the records, compressed as `codec` says."""
+        """The bytes after the header: the records, compressed with `codec`."""
         return memoryview(self.buffer)[self.position + HEADER_BYTES : self.position + self.size_bytes]
 
     @property
     def is_intact(self) -> bool:
-        """Whether the checksum fits the bytes."""
+        """Whether the checksum matches the bytes."""
         covered = memoryview(self.buffer)[self.position + CRC_COVERS_FROM : self.position + self.size_bytes]
         return crc32c(covered) == self.crc
 
 
 def batches(buffer: Buffer, position: int = 0) -> Iterator[BatchView]:
-    """Batches that lie one after another, as in a segment. Checks lengths and magic, not checksums.
+    """Consecutive batches, as in a segment. Checks lengths and magic, not checksums.
 
-    TornBatch: the bytes end inside a batch. CorruptBatch: a length or magic that no batch has. Either way all batches
-    yielded before are whole, and nothing after can be found.
+    Raises TornBatch if the bytes end inside a batch, CorruptBatch for an invalid length or magic. All batches yielded
+    before the error are complete; none after it can be found.
     """
     end = len(buffer)
     while position < end:
@@ -197,13 +197,13 @@ def batches(buffer: Buffer, position: int = 0) -> Iterator[BatchView]:
 
 
 def patch(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:
-    """Give the batch its place in the log. Both fields lie outside the checksum, which therefore still holds."""
+    """Sets base offset and leader epoch of the batch. Both lie outside the checksum, which stays valid."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def stamp_log_append_time(buffer: bytearray | memoryview, now_ms: int, position: int = 0) -> None:
-    """Set the time of append on the whole batch, and the checksum that now fits."""
+    """Sets the append time of the whole batch, and the new checksum."""
     batch = BatchView(buffer, position)
     _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_POSITION, batch.attributes | LOG_APPEND_TIME_BIT)
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, now_ms)
@@ -211,7 +211,7 @@ def stamp_log_append_time(buffer: bytearray | memoryview, now_ms: int, position:
 
 
 def seal(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Write the checksum that fits the bytes of the batch."""
+    """Writes the checksum of the batch."""
     size_bytes = BatchView(buffer, position).size_bytes
     crc = crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : position + size_bytes])
     _CRC.pack_into(buffer, position + CRC_POSITION, crc)

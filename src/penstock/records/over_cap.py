@@ -1,10 +1,10 @@
-"""The refusal of a payload that decompresses to more than its cap."""
+"""The error for a payload that decompresses to more than its cap."""
 
 from penstock.model.errors import BatchTooLarge
 
 
 class OverCap(BatchTooLarge):
-    """Carries the beginning of the payload, as far as it was decompressed."""
+    """See the module. Carries the beginning of the payload, as far as it was decompressed."""
 
     def __init__(self, sentence: str, prefix: bytes | bytearray = b"") -> None:
         super().__init__(sentence)

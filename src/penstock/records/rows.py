@@ -1,7 +1,7 @@
-"""Records one by one, in plain Python: the reader that every faster one is compared with.
+"""Reads records one by one, in plain Python: the reference for every faster reader.
 
-Nothing is allocated from a declared length or count: each is first held against the bytes that are left. A walk that
-ends without an exception has seen exactly `count` records and no byte besides.
+Nothing is allocated from a declared length or count: each is first checked against the remaining bytes. A walk that
+ends without an exception has read exactly `count` records and no other byte.
 """
 
 from collections.abc import Iterator
@@ -54,12 +54,12 @@ def rows(batch: BatchView, bytes_max: int) -> Iterator[Record]:
 
 
 def stored_rows(batch: BatchView, bytes_max: int) -> Iterator[Row]:
-    """The records of a batch with their deltas, unjudged."""
+    """The records of a batch with their deltas, not validated."""
     return walk(decompress(batch.codec, batch.payload, bytes_max), batch.count)
 
 
 def walk(data: bytes | bytearray, count: int) -> Iterator[Row]:
-    """`count` records that fill `data` exactly."""
+    """Yields `count` records that fill `data` exactly."""
     data = bytes(data)
     end = len(data)
     if not 0 <= count * RECORD_BYTES_MIN <= end:
@@ -67,7 +67,7 @@ def walk(data: bytes | bytearray, count: int) -> Iterator[Row]:
     position = 0
     try:
         for _ in range(count):
-            # Numbers below 64 take one byte, and most numbers of a record are: that case is spelled out.
+            # Numbers from -64 to 63 take one byte, and most numbers of a record do: that case is inlined.
             if (byte := data[position]) < 0x80:
                 length = byte >> 1 ^ -(byte & 1)
                 position += 1

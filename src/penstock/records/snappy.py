@@ -1,8 +1,8 @@
 """Snappy payloads: raw, as librdkafka writes them, and in xerial framing, as Java does.
 
 Xerial: an eight-byte magic, two version numbers, then blocks of a four-byte length and raw snappy. A raw block states
-its decompressed length first; that is checked against the cap, and against what so many bytes can hold, before any
-buffer is made.
+its decompressed length first; that is checked against the cap, and against the maximum expansion of the block,
+before any buffer is allocated.
 """
 
 from struct import Struct
@@ -15,17 +15,17 @@ from penstock.records.over_cap import OverCap
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES = 16
 _BLOCK_LENGTH = Struct(">i")
-# The densest element is a copy: three bytes make 64.
+# The densest element is a copy: three bytes yield 64.
 _EXPANSION_MAX = 22
 
 
 def compress(data: bytes | bytearray | memoryview) -> bytes:
-    """Raw snappy, which every reader takes."""
+    """Compresses to raw snappy, which every reader accepts."""
     return bytes(cramjam.snappy.compress_raw(data))
 
 
 def decompress(view: bytes | bytearray | memoryview, bytes_max: int) -> bytearray:
-    """Either framing, at most `bytes_max` of output."""
+    """Decompresses either framing to at most `bytes_max` bytes."""
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _raw(view, bytes_max)
     if len(view) < XERIAL_HEADER_BYTES:

@@ -1,9 +1,9 @@
-"""When the records of a batch were made, without their keys and values: for look-ups by time.
+"""Timestamps of the records of a batch, without their keys and values, for lookups by time.
 
-A look-up reads a batch that was accepted, however large it is inside, with a bound on memory and work: it looks at the
-first LOOKED_AT_MAX records, and at what lies in the first `bytes_max` of the payload. A record that may lie behind that
-is answered by the first record that was not looked at, so that a reader who begins there misses nothing. So is a record
-of a batch that cannot be read: under `header` validation nobody has opened it before.
+A lookup reads an accepted batch of any decompressed size with bounded memory and work: at most the first LOOKED_AT_MAX
+records, as far as they lie in the first `bytes_max` of the payload. If the record may lie beyond that, the result is
+the first record that was not read, so that a reader that starts there misses nothing. The same holds for a batch that
+cannot be decoded: under `header` validation its records were never opened.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ LOOKED_AT_MAX: Final = DEFAULT_LIMITS.batch_opened_records_max
 
 
 class Stamp(NamedTuple):
-    """A record's time and offset."""
+    """A record's timestamp and offset."""
 
     timestamp_ms: int
     offset: int
@@ -49,13 +49,13 @@ def latest(batch: BatchView, start: int, limit: int, bytes_max: int) -> Stamp | 
 
 
 def _all_at_once(batch: BatchView, start: int, limit: int) -> Stamp | None:
-    """Every record has the timestamp of the header."""
+    """The first record in range of a batch whose records all have the timestamp of the header."""
     offset = max(batch.base_offset, start)
     return Stamp(batch.max_timestamp_ms, offset) if offset < limit and offset <= batch.last_offset else None
 
 
 class _Seen:
-    """The records of a batch as far as they are looked at."""
+    """The records of a batch within the bounds of a lookup."""
 
     def __init__(self, batch: BatchView, bytes_max: int) -> None:
         self._batch = batch
@@ -67,7 +67,7 @@ class _Seen:
         self._next_offset = batch.base_offset
 
     def rest(self, start: int, limit: int) -> Stamp | None:
-        """The first record that was not looked at; None where there is none."""
+        """The first record that was not read, or None."""
         offset = max(self._next_offset, start)
         if self._is_whole or offset >= limit or offset > self._batch.last_offset:
             return None
@@ -107,4 +107,4 @@ class _Seen:
                 self._next_offset = max(self._next_offset, base_offset + offset_delta + 1)
                 position = record_end
         except (IndexError, CorruptBatch):
-            self._is_whole = False  # it was cut inside a record, or nobody can read it
+            self._is_whole = False  # the data is cut inside a record, or corrupt

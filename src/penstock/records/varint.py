@@ -1,7 +1,7 @@
-"""Zigzag varints, as record fields use them: small numbers of either sign in few bytes.
+"""Zigzag varints of record fields: small numbers of either sign in few bytes.
 
-Readers take (data, position) and return (value, next position). They raise IndexError when the bytes end early; the
-walk over a batch turns that into CorruptBatch once, instead of testing the end at every byte.
+Readers take (data, position) and return (value, next position). They raise IndexError if the bytes end early; the
+walk over a batch converts that to CorruptBatch once, instead of checking for the end at every byte.
 """
 
 from penstock.model.errors import CorruptBatch

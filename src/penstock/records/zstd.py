@@ -1,8 +1,8 @@
 """Zstandard payloads (RFC 8878), with or without a declared content size, one frame or several.
 
-The decoder writes into a buffer of fixed size, so a walk over frame and block headers first bounds what the payload can
-become. The walk decodes nothing, costs a few steps per 128 KiB, and refuses windows over WINDOW_BYTES_MAX, run-length
-bombs and cut frames before the decoder sees a byte.
+The decoder writes into a buffer of fixed size, so a walk over frame and block headers first bounds the decompressed
+size. The walk decodes nothing, costs a few steps per 128 KiB, and rejects windows over WINDOW_BYTES_MAX, run-length
+bombs and truncated frames before the decoder runs.
 """
 
 from struct import Struct
@@ -13,8 +13,8 @@ import cramjam
 from penstock.model.errors import BatchTooLarge, CorruptBatch
 from penstock.records.over_cap import OverCap
 
-# Level 22 asks for 128 MiB, and Java's reader takes no more. The decoder reserves the declared window but touches only
-# what it has written, so memory really used stays below twice the cap.
+# Level 22 requests 128 MiB, which is also the maximum of Java's reader. The decoder reserves the declared window but
+# touches only the part it has written, so resident memory stays below twice the cap.
 WINDOW_BYTES_MAX = 128 * 1024 * 1024
 BLOCK_BYTES_MAX = 128 * 1024
 LEVEL_DEFAULT = 3
@@ -29,12 +29,12 @@ _BUFFER_FULL = "failed to write whole buffer"
 
 
 def compress(data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """One frame."""
+    """Compresses to one frame."""
     return bytes(cramjam.zstd.compress(data, level=LEVEL_DEFAULT if level is None else level))
 
 
 def decompress(view: bytes | bytearray | memoryview, bytes_max: int, *, keeps_prefix: bool = False) -> bytearray:
-    """All frames, at most `bytes_max` of output; to `keeps_prefix`, more is refused only when that much is decoded."""
+    """Decompresses all frames to at most `bytes_max`; with `keeps_prefix`, decodes that much before it raises."""
     if not view:
         raise CorruptBatch("zstd payload is empty")
     bound_bytes = output_bound(view, _NO_CAP if keeps_prefix else bytes_max)
@@ -50,7 +50,7 @@ def decompress(view: bytes | bytearray | memoryview, bytes_max: int, *, keeps_pr
 
 
 def output_bound(view: bytes | bytearray | memoryview, bytes_max: int = _NO_CAP) -> int:
-    """More than this the payload cannot become. BatchTooLarge when it must become more than `bytes_max`."""
+    """Upper bound of the decompressed size. Raises BatchTooLarge if the size must exceed `bytes_max`."""
     at_most_bytes = 0
     at_least_bytes = 0
     position = 0
@@ -96,7 +96,7 @@ def output_bound(view: bytes | bytearray | memoryview, bytes_max: int = _NO_CAP)
 
 
 def _frame_header(view: bytes | bytearray | memoryview, position: int) -> tuple[int, int | None, bool, int]:
-    """Window, content size where declared, whether a checksum follows, and where the blocks start."""
+    """Window size, content size if declared, whether a checksum follows, and the position of the blocks."""
     descriptor = view[position]
     position += 1
     is_single_segment = descriptor & 0x20 != 0
@@ -105,7 +105,7 @@ def _frame_header(view: bytes | bytearray | memoryview, position: int) -> tuple[
         exponent, mantissa = view[position] >> 3, view[position] & 7
         window_bytes = (1 << 10 + exponent) * (8 + mantissa) // 8
         position += 1
-    position += (0, 1, 2, 4)[descriptor & 3]  # a dictionary id: the decoder will refuse it
+    position += (0, 1, 2, 4)[descriptor & 3]  # a dictionary id: the decoder will reject it
     content_field_bytes = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
     content_bytes: int | None = None
     if content_field_bytes:

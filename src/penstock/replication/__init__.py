@@ -1,1 +1,1 @@
-"""Leader and follower of one partition: what replicas agree on, and fetch sessions. Start at `replicas.py`."""
+"""Leader and follower of one partition: replication, ISR, and fetch sessions. Start at `replicas.py`."""

@@ -1,31 +1,32 @@
-"""What the replicas of a broker want done.
+"""Effects of the replicas of a broker.
 
-The driver carries effects out in the order in which steps gave them. `OpenLog`, `SyncLog`, `CutLog` and `RestartLog`
-are begun in their place and report their end as an event, and so is `TrimLog`; the others are done at once.
+The driver carries out effects in the order in which steps returned them. `OpenLog`, `SyncLog`, `CutLog`, `RestartLog`
+and `TrimLog` are started in that order and report their end as an event; the others are done at once.
 """
 
 from typing import NamedTuple, TypeAlias
 
 from penstock.metadata.cluster_commands import AlterPartition
+from penstock.model.report import Report
 from penstock.replication.ports import Key
 from penstock.wire.messages.fetch import FetchRequest
 
 
 class OpenLog(NamedTuple):
-    """This broker has a replica: the log is opened, or made where there is none, then `LogOpened`."""
+    """Opens the log of a replica of this broker, or creates it if there is none, then `LogOpened`."""
 
     key: Key
     topic: str
 
 
 class DropLog(NamedTuple):
-    """This broker has the replica no longer; whatever is under way on its log ends, and is not reported."""
+    """This broker no longer has the replica; operations in progress on its log end and are not reported."""
 
     key: Key
 
 
 class Led(NamedTuple):
-    """This broker leads the epoch, which begins at `start_offset` in its log. Nothing was answered in it before."""
+    """This broker leads the epoch, which begins at `start_offset` in its log. No request was answered in it before."""
 
     key: Key
     epoch: int
@@ -33,7 +34,7 @@ class Led(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Somebody else leads, or nobody (-1): whoever waits for this broker as a leader is told to look elsewhere."""
+    """Another broker leads, or none (-1): requests that wait for this broker as the leader are refused."""
 
     key: Key
     leader_id: int
@@ -41,22 +42,22 @@ class Followed(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The log's high watermark has moved: whoever waits for it is told."""
+    """The log's high watermark has advanced: its waiters are notified."""
 
     key: Key
 
 
 class SyncLog(NamedTuple):
-    """Makes what the log holds by now durable, then `LogsSynced`. No fetch leaves for its source before that."""
+    """Makes the present content of the log durable, then `LogsSynced`. No fetch is sent to its source before that."""
 
     key: Key
 
 
 class CutLog(NamedTuple):
-    """Cuts the log's end off, durably, then `LogCut`. Until then the replica neither fetches nor leads.
+    """Truncates the log durably, then `LogCut`. Until then the replica neither fetches nor leads.
 
-    `lost` is how much of it was committed as far as this replica knew: an unclean election or a loss beyond what is
-    promised, and to be told to whoever operates the broker.
+    `lost` is the number of truncated offsets below this replica's high watermark: the result of an unclean election or
+    of more failures than are tolerated, to be reported to the operator.
     """
 
     key: Key
@@ -65,21 +66,21 @@ class CutLog(NamedTuple):
 
 
 class RestartLog(NamedTuple):
-    """Forgets everything and goes on at an offset, durably, then `LogCut`: the leader's log begins behind this one."""
+    """Discards the log and restarts at an offset, durably, then `LogCut`: the leader's log begins after this one."""
 
     key: Key
     offset: int
 
 
 class TrimLog(NamedTuple):
-    """Moves the log start to that of the leader, durably, then `LogTrimmed`. The replica goes on fetching meanwhile."""
+    """Moves the log start to that of the leader, durably, then `LogTrimmed`. The replica keeps fetching meanwhile."""
 
     key: Key
     start_offset: int
 
 
 class StartReached(NamedTuple):
-    """The low watermark of a partition that is led here, for which `Replicas.await_start` was called.
+    """Reports the low watermark of a partition that is led here, for which `Replicas.await_start` was called.
 
     Deletions of records before it may be acknowledged.
     """
@@ -89,7 +90,7 @@ class StartReached(NamedTuple):
 
 
 class SendFetch(NamedTuple):
-    """A fetch; what its `FetchAnswered` or `FetchLost` is to say is the number."""
+    """Sends a fetch; its `FetchAnswered` or `FetchLost` carries the same number."""
 
     source: int
     number: int
@@ -97,7 +98,7 @@ class SendFetch(NamedTuple):
 
 
 class SendChange(NamedTuple):
-    """An AlterPartition to the controller; what its `ChangeAnswered` or `ChangeLost` is to say is the number."""
+    """Sends an AlterPartition to the controller; its `ChangeAnswered` or `ChangeLost` carries the same number."""
 
     number: int
     command: AlterPartition
@@ -116,4 +117,5 @@ Effect: TypeAlias = (
     | StartReached
     | SendFetch
     | SendChange
+    | Report
 )

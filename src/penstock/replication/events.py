@@ -1,4 +1,4 @@
-"""What can happen to the replicas of a broker. The driver tells it, one event after the other."""
+"""Events of the replicas of a broker. The driver delivers them one after the other."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -10,67 +10,67 @@ from penstock.wire.messages.fetch import FetchResponse
 
 
 class TimePassed(NamedTuple):
-    """It is `wake_at` or later."""
+    """The time is `wake_at` or later."""
 
 
 class ImageLearned(NamedTuple):
-    """The cluster as of a later offset of the metadata log, all of which is committed."""
+    """The image of the cluster at a later committed offset of the metadata log."""
 
     image: Image
 
 
 class LogOpened(NamedTuple):
-    """The `OpenLog` is done: the log is there, with whatever it held before."""
+    """The `OpenLog` is done: the log is open, with its earlier content."""
 
     key: Key
     log: ReplicaLog
 
 
 class LogFailed(NamedTuple):
-    """The log is offline, and stays so."""
+    """The log is offline, and stays offline."""
 
     key: Key
 
 
 class LogsSynced(NamedTuple):
-    """A round of group commit is done; the logs' `durable_end` says how far each is."""
+    """A round of group commit is done; each log's `durable_end` is up to date."""
 
     keys: Sequence[Key]
 
 
 class LogCut(NamedTuple):
-    """The `CutLog` or `RestartLog` is done: the log ends there, durably."""
+    """The `CutLog` or `RestartLog` is done: the log durably has its new end."""
 
     key: Key
 
 
 class LogTrimmed(NamedTuple):
-    """The log start has moved, durably: a `TrimLog` is done or was not possible, or records were deleted otherwise."""
+    """A `TrimLog` is done or was not possible, or the log start has moved durably by another deletion."""
 
     key: Key
 
 
 class FetchAnswered(NamedTuple):
-    """A source answers the fetch with this number."""
+    """The response of a source to the fetch with this number."""
 
     source: int
     number: int
     response: FetchResponse
     wall_ms: int
-    """When it came, by the clock that logs count the idleness of producers on; steps count on another one."""
+    """Arrival time by the clock on which logs measure the idleness of producers; steps use a different clock."""
 
 
 class FetchLost(NamedTuple):
-    """The connection on which that fetch went out is lost, or never came about."""
+    """The connection of that fetch is lost, or was never established."""
 
     source: int
     number: int
 
 
 class ChangeAnswered(NamedTuple):
-    """The controller answers the AlterPartition with this number.
+    """The controller's response to the AlterPartition with this number.
 
-    The driver never turns to an older controller after a newer one: what an older one refuses, the newer may have done.
+    The driver never uses an older controller after a newer one: the newer may have made a change that an older refuses.
     """
 
     number: int
@@ -78,7 +78,7 @@ class ChangeAnswered(NamedTuple):
 
 
 class ChangeLost(NamedTuple):
-    """That request had no answer: it may have been carried out or not."""
+    """That request got no response: it may have been carried out or not."""
 
     number: int
 

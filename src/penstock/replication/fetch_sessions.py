@@ -1,15 +1,16 @@
-"""Incremental fetch sessions (KIP-227): a reader names its partitions once, then only what changes.
+"""Incremental fetch sessions (KIP-227): a reader names its partitions once, then only changes.
 
-A session remembers per partition what was asked last (the leader epoch included, R28) and what was told last; a
-partition without news is left out of an answer. A partition that gave records goes to the end of the line, so that none
+A session stores for each partition the last request (the leader epoch included, R28) and the last response; a partition
+without news is left out of a response. A partition that returned records moves to the end of the order, so that none
 starves behind a byte limit. A request continues a session only with the epoch that follows the last one.
 
-Sessions hold what a reader named, so they are bounded: in number, in partitions of all of them together, and for
-consumers in partitions of each. A session holds few partitions that do not exist. A reader that would need more is
-served without a session: it then names everything in each request, which is always right.
+Readers decide how many partitions a session holds, so sessions are bounded: in number, in partitions of all sessions
+together, and for consumers in partitions of each session. A session holds few partitions that do not exist. A reader
+that would exceed a bound is served without a session: it then names everything in each request, which is always
+correct.
 
-A follower's session may have thousands of partitions of which few change. Whoever reads for it is told which may have
-news: those that were asked for anew, and those that were marked since it was found that they have none.
+A follower's session may have thousands of partitions of which few change. Only those that may have news are read: those
+that were requested again, and those that were marked since a read found no news.
 """
 
 from collections import OrderedDict
@@ -25,32 +26,32 @@ SESSIONS_MAX = 1_000
 """Kafka: max.incremental.fetch.session.cache.slots."""
 
 PARTITIONS_MAX = 200_000
-"""Of all sessions together; each takes about 400 bytes."""
+"""Partitions of all sessions together; each takes about 400 bytes."""
 
 CONSUMER_PARTITIONS_MAX = 2_000
-"""Of a consumer's session, all of which are looked at for each request."""
+"""Partitions of one consumer's session; each request examines all of them."""
 
 UNKNOWN_MAX = 100
-"""Partitions of a session that do not exist. They stay in it, so that they are told of once they do."""
+"""Partitions of a session that do not exist. They stay in it, so that they are reported once they exist."""
 
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 EVICTION_MS = 120_000
-"""A session is safe from a larger one for this long, and from anybody's while it was used within it."""
+"""A larger session may evict one that is older than this; any session may evict one that is idle for longer."""
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
-"""A full request that would like a session."""
+"""A full request that asks for a session."""
 FINAL_EPOCH = -1
-"""A full request that wants none."""
+"""A full request without a session."""
 _EPOCH_MAX = 2**31 - 1
 
 Key: TypeAlias = tuple[str | bytes, int]
 """Topic (its name, or from version 13 on its id) and partition."""
 
 
-class Wanted:
-    """One partition that a reader wants, and what it was told of it last."""
+class RequestedPartition:
+    """One partition that a reader requests, and the state that it was last sent."""
 
     __slots__ = (
         "bytes_max",
@@ -72,12 +73,12 @@ class Wanted:
         self.told_high_watermark = -1
         self.told_log_start = -1
         self.place: Any = None
-        """Where whoever reads found it last: theirs to set and to trust."""
+        """Cache of the read path: where it last found the partition. Only the read path sets and validates it."""
         self.session: Session | None = None
         self.ask(asked)
 
     def ask(self, asked: FetchPartition) -> None:
-        """The reader asks for something else from now on."""
+        """Updates the partition from a new request."""
         self.offset = asked.fetch_offset
         self.bytes_max = asked.partition_max_bytes
         self.leader_epoch = asked.current_leader_epoch
@@ -85,7 +86,7 @@ class Wanted:
         self.log_start = asked.log_start_offset
 
     def is_news(self, found: FetchedPartition) -> bool:
-        """Whether the reader must be told."""
+        """Whether the response must include the partition."""
         return bool(
             found.high_watermark != self.told_high_watermark
             or found.log_start_offset != self.told_log_start
@@ -96,14 +97,14 @@ class Wanted:
         )
 
     def tell(self, found: FetchedPartition) -> None:
-        """Remembers what the response says. After an error or an order to truncate, the next one says it again."""
+        """Stores what the response reports. After an error or a diverging epoch, the next response reports it again."""
         is_heard = not found.error_code and found.diverging_epoch is None
         self.told_high_watermark = found.high_watermark if is_heard else -1
         self.told_log_start = found.log_start_offset if is_heard else -1
 
 
 class Session:
-    """What one reader wants, in the order in which it is looked at."""
+    """The partitions that one reader requests, in the order in which they are examined."""
 
     __slots__ = (
         "changes",
@@ -115,77 +116,84 @@ class Session:
         "is_over",
         "number",
         "on_change",
+        "requested",
         "unsettled",
         "used_ms",
-        "wanted",
     )
 
     def __init__(
-        self, id_: int, number: int, wanted: dict[Key, Wanted], now_ms: int, *, has_ids: bool, is_follower: bool
+        self,
+        id_: int,
+        number: int,
+        requested: dict[Key, RequestedPartition],
+        now_ms: int,
+        *,
+        has_ids: bool,
+        is_follower: bool,
     ) -> None:
         self.id = id_
         self.number = number
-        """In the order in which they were made: of one reader only the last is alive, whatever comes late."""
-        self.wanted = wanted
+        """Creation order: only the last session of a reader is alive, even if an earlier request comes late."""
+        self.requested = requested
         self.has_ids = has_ids
         self.is_follower = is_follower
         self.is_over = False
         self.created_ms = self.used_ms = now_ms
         self.epoch = FIRST_EPOCH + 1
-        self.unsettled: dict[Wanted, None] = {}
-        """Of a follower, what may have news, in the order in which it is looked at."""
+        self.unsettled: dict[RequestedPartition, None] = {}
+        """A follower's partitions that may have news, in the order in which they are examined."""
         self.changes = 0
-        """How often there was something that a waiting request may be answered with."""
+        """Counts changes with which a waiting request may be answered."""
         self.on_change: Callable[[], None] | None = None
-        """Who waits for that."""
-        for each in wanted.values():
+        """Called on each such change, for the waiting request."""
+        for each in requested.values():
             self.take(each)
 
-    def take(self, wanted: Wanted) -> None:
-        """Something was asked for, anew or for the first time."""
-        wanted.session = self
+    def take(self, requested: RequestedPartition) -> None:
+        """Adds a partition, or marks it as requested again."""
+        requested.session = self
         if self.is_follower:
-            self.unsettled[wanted] = None
+            self.unsettled[requested] = None
 
     def forget(self, key: Key) -> None:
-        """Somebody is not interested any more."""
-        wanted = self.wanted.pop(key, None)
-        if wanted is not None:
-            wanted.session = None
-            self.unsettled.pop(wanted, None)
+        """Removes a partition that the reader no longer requests."""
+        requested = self.requested.pop(key, None)
+        if requested is not None:
+            requested.session = None
+            self.unsettled.pop(requested, None)
 
-    def mark(self, wanted: Wanted, *, wakes: bool) -> None:
-        """There may be news of a partition; `wakes` if they are worth an answer by themselves."""
-        self.unsettled[wanted] = None
+    def mark(self, requested: RequestedPartition, *, wakes: bool) -> None:
+        """Marks a partition that may have news; `wakes` if the news alone justifies a response."""
+        self.unsettled[requested] = None
         if wakes:
             self.changes += 1
             if self.on_change is not None:
                 self.on_change()
 
     def put_last(self, key: Key) -> None:
-        """A partition gave records: others come first now."""
-        wanted = self.wanted[key] = self.wanted.pop(key)
+        """Moves a partition that returned records to the end of the order."""
+        requested = self.requested[key] = self.requested.pop(key)
         if self.is_follower:
-            self.unsettled.pop(wanted, None)
-            self.unsettled[wanted] = None
+            self.unsettled.pop(requested, None)
+            self.unsettled[requested] = None
 
 
-class Told(NamedTuple):
-    """What an answer says."""
+class FetchResult(NamedTuple):
+    """The content of a response."""
 
     session_id: int
     error_code: ErrorCode
-    found: Sequence[tuple[Wanted, FetchedPartition]]
+    found: Sequence[tuple[RequestedPartition, FetchedPartition]]
 
 
 class Fetching:
-    """One request under way: what it wants, and how its answer becomes part of a session."""
+    """One request in progress: its partitions, and how its response becomes part of a session."""
 
     __slots__ = (
         "_becomes_session",
         "_epoch",
+        "_requested",
         "_sessions",
-        "_wanted",
         "error_code",
         "has_ids",
         "is_follower",
@@ -195,7 +203,7 @@ class Fetching:
     def __init__(
         self,
         sessions: "FetchSessions",
-        wanted: dict[Key, Wanted],
+        requested: dict[Key, RequestedPartition],
         *,
         session: Session | None = None,
         becomes_session: bool = False,
@@ -204,7 +212,7 @@ class Fetching:
         error_code: ErrorCode = ErrorCode.NONE,
     ) -> None:
         self._sessions = sessions
-        self._wanted = wanted
+        self._requested = requested
         self.session = session
         self._epoch = 0 if session is None else session.epoch
         self._becomes_session = becomes_session
@@ -213,14 +221,14 @@ class Fetching:
         self.error_code = error_code
 
     def take(self, topic: str | bytes, asked: Iterable[FetchPartition]) -> None:
-        """The request names partitions of a topic; of one that is named several times, what is asked last counts."""
-        wanted, session = self._wanted, self.session
-        held = len(wanted)
+        """Adds partitions of a topic that the request names; of repeated entries for a partition the last counts."""
+        requested, session = self._requested, self.session
+        held = len(requested)
         for each in asked:
             key = (topic, each.partition)
-            known = wanted.get(key)
+            known = requested.get(key)
             if known is None:
-                known = wanted[key] = Wanted(topic, each)
+                known = requested[key] = RequestedPartition(topic, each)
             else:
                 known.ask(each)
             if session is not None:
@@ -228,39 +236,39 @@ class Fetching:
         self._changed(held)
 
     def forget(self, topic: str | bytes, partitions: Iterable[int]) -> None:
-        """The request names partitions that its session is to forget."""
+        """Removes partitions of a topic from the request's session."""
         if self.session is not None:
-            held = len(self._wanted)
+            held = len(self._requested)
             for index in partitions:
                 self.session.forget((topic, index))
             self._changed(held)
 
     def _changed(self, held: int) -> None:
         if self.session is not None and not self.session.is_over:
-            self._sessions.partitions += len(self._wanted) - held
+            self._sessions.partitions += len(self._requested) - held
 
     def leave_session(self) -> None:
-        """The session has nothing left to remember, and is over."""
-        self.session, self._wanted = None, {}
+        """Detaches the request from its session, which is empty and has ended."""
+        self.session, self._requested = None, {}
 
     @property
     def size(self) -> int:
-        """How many partitions there are to look at."""
-        return len(self._wanted)
+        """The number of partitions to examine."""
+        return len(self._requested)
 
     @property
-    def wanted(self) -> Iterable[Wanted]:
-        """What to look at, in this order."""
-        return self._wanted.values()
+    def requested(self) -> Iterable[RequestedPartition]:
+        """The partitions to examine, in this order."""
+        return self._requested.values()
 
-    def named(self, key: Key) -> Wanted | None:
-        """What is wanted of a partition."""
-        return self._wanted.get(key)
+    def named(self, key: Key) -> RequestedPartition | None:
+        """The request for a partition, if any."""
+        return self._requested.get(key)
 
     @property
-    def has_wanted(self) -> bool:
-        """Whether there is anything to look at."""
-        return bool(self._wanted)
+    def has_partitions(self) -> bool:
+        """Whether there are partitions to examine."""
+        return bool(self._requested)
 
     @property
     def is_incremental(self) -> bool:
@@ -269,53 +277,55 @@ class Fetching:
 
     @property
     def marked_session(self) -> Session | None:
-        """The session, if whoever changes partitions marks them in it: a follower's."""
+        """The session, if changed partitions are marked in it: a follower's."""
         return self.session if self.session is not None and self.session.is_follower else None
 
     @property
-    def unsettled(self) -> Iterable[Wanted]:
-        """What may have news, in the order in which to look at it."""
+    def unsettled(self) -> Iterable[RequestedPartition]:
+        """The partitions that may have news, in the order in which to examine them."""
         session = self.marked_session
-        return self.wanted if session is None else list(session.unsettled)
+        return self.requested if session is None else list(session.unsettled)
 
-    def settle(self, wanted: Wanted) -> None:
-        """There is no news of a partition, and whoever changes it marks it."""
+    def settle(self, requested: RequestedPartition) -> None:
+        """Notes that a partition has no news; a later change marks it again."""
         session = self.marked_session
         if session is not None:
-            session.unsettled.pop(wanted, None)
+            session.unsettled.pop(requested, None)
 
-    def answer(self, found: Sequence[tuple[Wanted, FetchedPartition]], now_ms: int) -> Told:
-        """What is told of what was found. An incremental request may leave out what it knows to be no news."""
+    def answer(self, found: Sequence[tuple[RequestedPartition, FetchedPartition]], now_ms: int) -> FetchResult:
+        """Builds the response. For an incremental request `found` may omit partitions known to have no news."""
         if self.session is not None:
             return self._answer_session(self.session, found)
         if not self._becomes_session:
-            return Told(NO_SESSION, ErrorCode.NONE, found)
+            return FetchResult(NO_SESSION, ErrorCode.NONE, found)
         if _has_many_unknown(found):
-            return Told(NO_SESSION, ErrorCode.NONE, found)
-        for wanted, part in found:
-            wanted.tell(part)
-        session_id = self._sessions.create(self._wanted, now_ms, has_ids=self.has_ids, is_follower=self.is_follower)
-        return Told(session_id, ErrorCode.NONE, found)
+            return FetchResult(NO_SESSION, ErrorCode.NONE, found)
+        for requested, part in found:
+            requested.tell(part)
+        session_id = self._sessions.create(self._requested, now_ms, has_ids=self.has_ids, is_follower=self.is_follower)
+        return FetchResult(session_id, ErrorCode.NONE, found)
 
-    def _answer_session(self, session: Session, found: Sequence[tuple[Wanted, FetchedPartition]]) -> Told:
-        if session.epoch != self._epoch:  # the reader did not wait for this answer: it cannot know what it says
-            return Told(session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
-        told = []
+    def _answer_session(
+        self, session: Session, found: Sequence[tuple[RequestedPartition, FetchedPartition]]
+    ) -> FetchResult:
+        if session.epoch != self._epoch:  # the reader did not wait for this response: its state would be unknown
+            return FetchResult(session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
+        news = []
         for each in found:
-            wanted, part = each
-            if not wanted.is_news(part):
+            requested, part = each
+            if not requested.is_news(part):
                 continue
-            wanted.tell(part)
-            told.append(each)
+            requested.tell(part)
+            news.append(each)
             if part.records:
-                session.put_last((wanted.topic, wanted.index))
-        if _has_many_unknown(told):
-            self._sessions.end(session.id)  # the next request learns of it, and names everything anew
-        return Told(session.id, ErrorCode.NONE, told)
+                session.put_last((requested.topic, requested.index))
+        if _has_many_unknown(news):
+            self._sessions.end(session.id)  # the next request is refused, and the reader names everything again
+        return FetchResult(session.id, ErrorCode.NONE, news)
 
 
 class FetchSessions:
-    """All sessions of a node. When there is no room, a reader is served without one."""
+    """All sessions of a node. When a bound is reached, a reader is served without one."""
 
     def __init__(
         self,
@@ -328,10 +338,10 @@ class FetchSessions:
         self._sessions_max = sessions_max
         self._partitions_max = partitions_max
         self.partitions = 0
-        """Of all sessions together."""
+        """Partitions of all sessions together."""
         self._eviction_ms = eviction_ms
         self._sessions: OrderedDict[int, Session] = OrderedDict()
-        """The one that was not used for longest comes first."""
+        """Least recently used first."""
         self.evictions = 0
         self._made = 0
 
@@ -352,7 +362,7 @@ class FetchSessions:
         has_ids: bool,
         is_follower: bool = False,
     ) -> Fetching:
-        """Takes a request. If `error_code` is set there is nothing to fetch."""
+        """Begins a request with everything that it names. If `error_code` is set there is nothing to fetch."""
         fetching = self.open(session_id, epoch, now_ms, has_ids=has_ids, is_follower=is_follower)
         if not fetching.error_code:
             for topic in topics:
@@ -363,9 +373,9 @@ class FetchSessions:
         return fetching
 
     def open(self, session_id: int, epoch: int, now_ms: int, *, has_ids: bool, is_follower: bool = False) -> Fetching:
-        """Begins to take a request.
+        """Begins a request.
 
-        What it names follows by `Fetching.take` and `forget`, maybe in pieces; then `settle` ends it.
+        The partitions that it names are passed to `Fetching.take` and `forget`, maybe in pieces; then `settle` ends it.
         """
         if epoch in (FIRST_EPOCH, FINAL_EPOCH):
             self.end(session_id)  # a full request ends the session that it names
@@ -381,14 +391,14 @@ class FetchSessions:
         session.used_ms = now_ms
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         self._sessions.move_to_end(session_id)
-        return Fetching(self, session.wanted, session=session, has_ids=has_ids)
+        return Fetching(self, session.requested, session=session, has_ids=has_ids)
 
     def settle(self, fetching: Fetching) -> None:
-        """Everything that a request names was taken."""
+        """Called when everything that a request names was added; ends its session if it is empty or too large."""
         session = fetching.session
         if session is None or session.is_over:
             return
-        if not session.wanted:
+        if not session.requested:
             self.end(session.id)
             fetching.leave_session()
         elif not self._has_room(session):
@@ -396,13 +406,13 @@ class FetchSessions:
             fetching.error_code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     def _has_room(self, session: Session) -> bool:
-        """Whether a session that has grown may stay; a follower drives consumers out."""
+        """Whether a session that has grown may stay; a follower's session evicts those of consumers."""
         if session.is_follower:
             return self._make_room(0, session)
-        return len(session.wanted) <= CONSUMER_PARTITIONS_MAX and self.partitions <= self._partitions_max
+        return len(session.requested) <= CONSUMER_PARTITIONS_MAX and self.partitions <= self._partitions_max
 
     def _make_room(self, size: int, keeps: Session | None = None) -> bool:
-        """Ends consumers' sessions, the one first that was not used for longest, until a follower's fits."""
+        """Ends consumers' sessions, least recently used first, until a follower's fits."""
         while self.partitions + size > self._partitions_max:
             victim = next((each for each in self._sessions.values() if not each.is_follower), None)
             if victim is None or victim is keeps:
@@ -411,29 +421,31 @@ class FetchSessions:
             self.evictions += 1
         return True
 
-    def create(self, wanted: dict[Key, Wanted], now_ms: int, *, has_ids: bool, is_follower: bool) -> int:
-        """A new session's id; NO_SESSION when there is nothing to remember or no room to do it."""
-        if not wanted or (not is_follower and len(wanted) > CONSUMER_PARTITIONS_MAX):
+    def create(self, requested: dict[Key, RequestedPartition], now_ms: int, *, has_ids: bool, is_follower: bool) -> int:
+        """Creates a session and returns its id; NO_SESSION if it would be empty or exceed a bound."""
+        if not requested or (not is_follower and len(requested) > CONSUMER_PARTITIONS_MAX):
             return NO_SESSION
         if is_follower:
-            if not self._make_room(len(wanted)):
+            if not self._make_room(len(requested)):
                 return NO_SESSION
-        elif self.partitions + len(wanted) > self._partitions_max:
+        elif self.partitions + len(requested) > self._partitions_max:
             return NO_SESSION
-        if len(self._sessions) >= self._sessions_max and not self._evict(len(wanted), now_ms, is_follower=is_follower):
+        if len(self._sessions) >= self._sessions_max and not self._evict(
+            len(requested), now_ms, is_follower=is_follower
+        ):
             return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = 1 + self._entropy.below(_EPOCH_MAX - 1)
         self._made += 1
-        self.partitions += len(wanted)
+        self.partitions += len(requested)
         self._sessions[session_id] = Session(
-            session_id, self._made, wanted, now_ms, has_ids=has_ids, is_follower=is_follower
+            session_id, self._made, requested, now_ms, has_ids=has_ids, is_follower=is_follower
         )
         return session_id
 
     def _evict(self, size: int, now_ms: int, *, is_follower: bool) -> bool:
-        """Makes room: first what is stale, then what is worth less (followers over consumers, large over small)."""
+        """Evicts a session: a stale one first, then the least valuable (followers over consumers, large over small)."""
         if not self._sessions:
             return False
         victim = next(iter(self._sessions.values()))
@@ -454,16 +466,16 @@ class FetchSessions:
         return True
 
     def end(self, session_id: int) -> None:
-        """Forgets a session, if there is one."""
+        """Ends a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.is_over = True
-            self.partitions -= len(session.wanted)
+            self.partitions -= len(session.requested)
 
 
 def _worth(session: Session) -> tuple[bool, int, int]:
-    return session.is_follower, len(session.wanted), session.id
+    return session.is_follower, len(session.requested), session.id
 
 
-def _has_many_unknown(found: Sequence[tuple[Wanted, FetchedPartition]]) -> bool:
+def _has_many_unknown(found: Sequence[tuple[RequestedPartition, FetchedPartition]]) -> bool:
     return len(found) > UNKNOWN_MAX and sum(part.error_code in UNKNOWN for _, part in found) > UNKNOWN_MAX

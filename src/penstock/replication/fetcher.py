@@ -1,8 +1,8 @@
-"""Fetching from one source: all partitions that this broker follows there, in one session, one request at a time.
+"""Fetches from one source: all partitions that this broker follows there, in one session, one request at a time.
 
-Invariants: only the answer to the request under way counts; no request leaves while what it would acknowledge is on its
-way to the disk; what is refused rests by itself and holds up nobody. While nothing happens a request names nothing, and
-costs nothing per partition.
+Invariants: only the response to the in-flight request counts; no request is sent while records that it would
+acknowledge are being synced; a refused partition backs off alone and delays no other. While nothing changes, a request
+names no partitions and costs nothing per partition.
 """
 
 from heapq import heappop, heappush
@@ -22,7 +22,7 @@ NEVER: Final = 1 << 62
 
 
 class Fetcher:
-    """What is fetched from one broker."""
+    """Fetches from one broker. See the module."""
 
     def __init__(
         self, me: tuple[int, int], source: int, settings: ReplicationSettings, throttle: Throttle, effects: list[Effect]
@@ -37,17 +37,17 @@ class Fetcher:
         self._awaited = 0
         self._last_number = 0
         self._due_ms = 0
-        """When the request under way counts as lost, or without one when the next may leave."""
+        """When the in-flight request counts as lost; without one, when the next may be sent."""
         self._unsynced: dict[Key, None] = {}
         self._trimming: dict[Key, None] = {}
-        """Partitions whose log start is about to move: the leader may wait to hear of it."""
+        """Partitions whose log start is about to move: the leader may wait for the report of it."""
         self._losses = 0
-        """Requests in a row that had no answer."""
+        """Consecutive requests without a response."""
         self._resting: list[tuple[int, int, Following]] = []
-        """A heap: when they may go on, and in which order they began to rest."""
+        """A heap of partitions that back off: the end of the back-off, and the order in which it began."""
         self._rests = 0
         self._is_idle = False
-        """Whether there was nothing to ask for; there is again when something is marked."""
+        """Whether there was nothing to fetch; cleared when a partition is marked."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._following
@@ -56,40 +56,40 @@ class Fetcher:
         return len(self._following)
 
     def get(self, key: Key) -> Following | None:
-        """What is known of a partition that is fetched here."""
+        """The state of a partition that is fetched here."""
         return self._following.get(key)
 
-    # --- what is fetched ------------------------------------------------------------------------------------------
+    # --- partitions -----------------------------------------------------------------------------------------------
 
     def add(self, following: Following) -> None:
-        """A partition is fetched from here from now on."""
+        """Starts to fetch a partition."""
         self._following[following.key] = following
         self._mark(following.key)
         self._wait_for_sync(following)
 
     def remove(self, key: Key) -> None:
-        """A partition is fetched from here no longer."""
+        """Stops fetching a partition."""
         del self._following[key]
         self._unsynced.pop(key, None)
         self._trimming.pop(key, None)
         self._mark(key)
 
     def park(self, key: Key, *, is_parked: bool) -> None:
-        """A partition that is being moved here has to wait, or no longer."""
+        """Pauses or resumes a partition that is being moved here."""
         following = self._following[key]
         if following.is_parked != is_parked:
             following.is_parked = is_parked
             self._mark(key)
 
     def on_cut(self, key: Key) -> None:
-        """A log ends where it was to be cut."""
+        """Resumes a partition whose truncation is done."""
         following = self._following[key]
         if following.pace is Pace.CUTTING:
             following.move(Pace.FETCHING)
             self._mark(key)
 
     def on_trimmed(self, key: Key) -> None:
-        """A log start has moved, which the next request reports."""
+        """Handles a moved log start, which the next request reports."""
         following = self._following[key]
         following.trimmed(self._effects)
         self._note_trimming(following)
@@ -102,7 +102,7 @@ class Fetcher:
             self._trimming.pop(following.key, None)
 
     def on_synced(self, key: Key) -> None:
-        """A log is durable up to where it was when that was asked for."""
+        """Handles a finished sync; requests no longer wait for the log if all of it is durable."""
         following = self._following.get(key)
         if following is not None and following.is_durable:
             self._unsynced.pop(key, None)
@@ -116,11 +116,11 @@ class Fetcher:
             self._unsynced[following.key] = None
             self._effects.append(SyncLog(following.key))
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------------
 
     @property
     def wake_at(self) -> int:
-        """When something is due."""
+        """When the next action is due."""
         rest_until = self._resting[0][0] if self._resting else NEVER
         if self._awaited:
             return min(self._due_ms, rest_until)
@@ -129,7 +129,7 @@ class Fetcher:
         return min(self._due_ms, rest_until)
 
     def go_on(self, now: int) -> None:
-        """Asks for what comes next, once everything is in its place."""
+        """Sends the next request, if none is in flight and no sync is awaited."""
         self._wake_resting(now)
         if self._awaited:
             if now < self._due_ms:
@@ -137,9 +137,9 @@ class Fetcher:
             self.on_lost(self._awaited, now)
         if self._unsynced or self._is_idle or now < self._due_ms:
             return
-        asking = self._session.ask(self._wanted())
-        if not self._session.told and not asking.forgotten:
-            self._is_idle = True  # all rest, or wait for their turn, or there are none
+        request_data = self._session.ask(self._wanted())
+        if not self._session.told and not request_data.forgotten:
+            self._is_idle = True  # all back off or are parked, or there are none
             return
         self._last_number += 1
         self._awaited = self._last_number
@@ -148,14 +148,14 @@ class Fetcher:
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch),
             max_wait_ms=0
-            if asking.has_more
+            if request_data.has_more
             else min(self.settings.fetch_wait_ms, TRIM_WAIT_MS if self._trimming else NEVER),
             min_bytes=self.settings.fetch_bytes_min,
             max_bytes=self.settings.fetch_bytes_max,
-            session_id=asking.session_id,
-            session_epoch=asking.epoch,
-            topics=asking.topics,
-            forgotten_topics_data=asking.forgotten,
+            session_id=request_data.session_id,
+            session_epoch=request_data.epoch,
+            topics=request_data.topics,
+            forgotten_topics_data=request_data.forgotten,
         )
         self._effects.append(SendFetch(self.source, self._awaited, request))
 
@@ -175,10 +175,10 @@ class Fetcher:
                 following.move(Pace.FETCHING)
                 self._mark(following.key)
 
-    # --- answers --------------------------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------------------------
 
     def on_lost(self, number: int, now: int) -> None:
-        """The request under way has no answer."""
+        """Handles the loss of the in-flight request."""
         if number == self._awaited:
             self._awaited = 0
             self._session.lost()
@@ -186,7 +186,7 @@ class Fetcher:
             self._losses += 1
 
     def on_answer(self, event: FetchAnswered, now: int) -> None:
-        """Takes the answer to the request under way; any other is too late."""
+        """Handles the response to the in-flight request; any other is too late."""
         if event.number != self._awaited:
             return
         response = event.response

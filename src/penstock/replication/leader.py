@@ -1,12 +1,12 @@
-"""Leading a partition: who is in sync, what is committed, and whether a follower's log fits.
+"""Leading a partition: the ISR, the high watermark, and whether a follower's log fits.
 
 Invariants: only fetches of this leader epoch count, and of each follower only those with the broker epoch that the
 image has for it (R04, R08); a fetch that diverges is no progress (R06); a fetch acknowledges everything before its
-offset, durably where the topic asks for that; the high watermark is what everybody has who is in sync or may be by now,
-and it rests while fewer are in sync than the topic asks for (R10, KIP-966); a change of the in-sync replicas is asked
-for unchanged until the metadata log tells what became of it (R09); nobody is proposed who is fenced, shutting down or
-of a former life (R07, R08); every replica in the ISR or ELR has a log start that is not below any start that
-DeleteRecords has acknowledged.
+offset, durably where the topic requires it; every replica that is in the ISR, or may be by now, has all records below
+the high watermark, which does not advance while the ISR is smaller than min.insync.replicas (R10, KIP-966); an ISR
+change is proposed unchanged until the metadata log shows its outcome (R09); no replica is added whose broker is fenced,
+shutting down or has not fetched under its current broker epoch (R07, R08); every replica in the ISR or ELR has a log
+start that is not below any start that DeleteRecords has acknowledged.
 """
 
 from collections.abc import Mapping
@@ -24,15 +24,15 @@ NEVER_MS: Final = -(1 << 62)
 
 
 class Asked(Protocol):
-    """What a follower's fetch says of one partition; `fetch_sessions.Wanted` is one."""
+    """A follower's fetch of one partition; `fetch_sessions.RequestedPartition` implements it."""
 
     @property
     def offset(self) -> int:
-        """Where it goes on: it has everything before."""
+        """The fetch offset: the follower has everything before it."""
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that it believes in."""
+        """The leader epoch that the follower assumes."""
 
     @property
     def last_fetched_epoch(self) -> int:
@@ -40,11 +40,11 @@ class Asked(Protocol):
 
     @property
     def log_start(self) -> int:
-        """Where its log begins."""
+        """The follower's log start offset."""
 
 
 class Verdict(NamedTuple):
-    """Whether a fetch can be served: if not, why, or where the logs part (epoch, end offset)."""
+    """Whether a fetch can be served: if not, the error, or where the logs diverge (epoch, end offset)."""
 
     error: ErrorCode = ErrorCode.NONE
     diverging: tuple[int, int] | None = None
@@ -59,34 +59,34 @@ FITS: Final = Verdict()
 
 
 class Neighbours:
-    """The brokers around, shared by all partitions that this one leads."""
+    """The cluster's brokers, shared by all partitions that this broker leads."""
 
     __slots__ = ("brokers", "heard_ms", "lag_time_max_ms")
 
     def __init__(self, lag_time_max_ms: int) -> None:
         self.brokers: Mapping[int, Broker] = {}
-        """As the metadata log has them."""
+        """The brokers as of the metadata log."""
         self.heard_ms: dict[int, int] = {}
-        """When each last fetched anything: in an incremental session that tells of all its partitions."""
+        """Time of each broker's last fetch: in an incremental session it counts for all its partitions."""
         self.lag_time_max_ms = lag_time_max_ms
 
 
 class Progress:
-    """How far a follower is, as its fetches in this epoch tell."""
+    """The progress of a follower, according to its fetches in this leader epoch."""
 
     __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end", "start_offset")
 
     def __init__(self, caught_up_ms: int) -> None:
         self.broker_epoch = -1
         self.end_offset = NOTHING_FETCHED
-        """Everything before it is there."""
+        """The follower has everything before this offset."""
         self.start_offset = UNKNOWN_START
-        """Where its log starts, durably, as its newest life has reported."""
+        """The follower's durable log start, as reported under its newest broker epoch."""
         self.caught_up_ms = caught_up_ms
-        """When it was last known to have all that this log had."""
+        """When the follower was last known to have everything in the leader's log."""
         self.fetched_ms = NEVER_MS
         self.leader_end = 1 << 62
-        """Where this log ended at that time."""
+        """The leader's log end offset at `fetched_ms`."""
 
 
 class Leader:
@@ -130,8 +130,8 @@ class Leader:
         self._neighbours = neighbours
         self.epoch = partition.leader_epoch
         self.start_offset = log.written_end
-        """Where the epoch begins. Whatever was committed before lies before it."""
-        log.epochs.begin(self.epoch, self.start_offset)  # R03: before anybody is told anything in this epoch
+        """Where the epoch begins. All records committed in earlier epochs lie before it."""
+        log.epochs.begin(self.epoch, self.start_offset)  # R03: before any response in this epoch
         self.progress = {
             each: Progress(now if each in partition.isr else NEVER_MS)
             for each in partition.replicas
@@ -139,15 +139,15 @@ class Leader:
         }
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        """As the metadata log has it."""
+        """The ISR as of the metadata log."""
         self.maximal_isr: tuple[int, ...] = ()
-        """Everybody who may be in sync by now: nothing is committed that one of them lacks."""
+        """All replicas that may be in sync by now: nothing is committed that one of them lacks."""
         self.partition_epoch = -1
         self.proposal: NewIsr | None = None
-        """What the controller was asked for, or is about to be."""
+        """The ISR change that was, or is about to be, sent to the controller."""
         self.log_start_min = log.start_offset
-        """A replica joins the ISR only if its log does not start before this. Whatever start DeleteRecords acknowledged
-        in an earlier epoch, this log has reached it, but which part of its own start that is, no leader knows."""
+        """A replica joins the ISR only if its log does not start before this. This log has reached every start that
+        DeleteRecords acknowledged in an earlier epoch, but how much of its own start was acknowledged is unknown."""
         self.low_watermark_told = UNKNOWN_START
         self._elr: tuple[int, ...] = ()
         self._adding: tuple[int, ...] = ()
@@ -158,7 +158,7 @@ class Leader:
     # --- metadata -------------------------------------------------------------------------------------------------
 
     def learn(self, partition: Partition, in_sync_min: int) -> None:
-        """What the metadata log has of this epoch's partition by now. Only it ends a proposal for good."""
+        """Applies the partition's newest metadata, which ends a proposal. Only `take_back` ends one otherwise."""
         self._in_sync_min = min(in_sync_min, len(partition.replicas))
         if partition.partition_epoch <= self.partition_epoch:
             return
@@ -177,25 +177,25 @@ class Leader:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether acks=all may be promised, and anything be committed."""
+        """Whether the ISR is large enough to accept acks=all and to commit."""
         return len(self.isr) >= self._in_sync_min
 
     @property
     def is_short(self) -> bool:
-        """Whether there is something to propose before long."""
+        """Whether an addition to the ISR, or the end of recovery, is still to be proposed."""
         return len(self.isr) < len(self.replicas) or self._is_recovering
 
     # --- fetches --------------------------------------------------------------------------------------------------
 
     def examine(self, asked: Asked) -> Verdict:
-        """Whether a fetch can be served by now; notes nothing."""
+        """Checks whether a fetch can be served now; records nothing."""
         if asked.leader_epoch != self.epoch:
             is_old = asked.leader_epoch < self.epoch
             return Verdict(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
         return self._compared(asked)
 
     def _compared(self, asked: Asked) -> Verdict:
-        """Where two logs agree on the epoch of a record, they agree on all before it (KIP-101, KIP-279, KIP-595)."""
+        """Compares logs: if they agree on a record's epoch, they agree on all before it (KIP-101, KIP-279, KIP-595)."""
         log = self._log
         if asked.offset < log.start_offset:
             return Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -203,7 +203,7 @@ class Leader:
             return FITS if asked.offset <= log.written_end else Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
         first = next(iter(log.epochs), None)
         if first is None or asked.last_fetched_epoch < first.epoch:
-            # Who wrote what lies before its start this log cannot tell: all of that must go, not only an end.
+            # This log has no epochs of records before its start: the follower must discard its log, not only an end.
             return Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
         epoch, end_offset = log.epochs.end_of(asked.last_fetched_epoch, log.written_end)
         if epoch < 0:
@@ -213,22 +213,23 @@ class Leader:
         return FITS
 
     def on_fetch(self, follower_id: int, broker_epoch: int, asked: Asked, now: int) -> Verdict:
-        """A follower fetches, and so tells how far it is."""
+        """Handles a follower's fetch, which reports its progress."""
         verdict = self.examine(asked)
         if verdict.error in _EPOCH_ERRORS:
             return verdict
         progress = self.progress.get(follower_id)
         if progress is None or follower_id not in self.replicas:
-            return Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)  # it knows of a replica that is not known here yet
+            return Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)  # its metadata has a replica that this image lacks
         broker = self._neighbours.brokers.get(follower_id)
         if broker is None or broker_epoch > broker.epoch:
-            # Either no broker has this epoch, or the follower has registered anew and this image does not have it yet.
-            # The first must not count. The second tries again after its backoff, and this image has it soon.
+            # Either no broker has this epoch, or the follower has registered again and this image lacks it so far. The
+            # first must not count. The second retries after its back-off, and this image has it soon.
             return Verdict(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if broker_epoch < broker.epoch:
-            return Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # sent in a former life: it may have less by now
+            return Verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # from before it registered again: it may have less now
         if verdict.fits:
-            # Once the logs fit, a start never goes back in one life and epoch: a fetch that comes late changes nothing.
+            # Once the logs fit, a log start never goes back within one broker epoch and leader epoch: a late fetch
+            # changes nothing.
             is_same_life = broker_epoch == progress.broker_epoch
             progress.start_offset = max(progress.start_offset, asked.log_start) if is_same_life else asked.log_start
             self._note(progress, broker_epoch, asked.offset, now)
@@ -240,10 +241,10 @@ class Leader:
 
     def _note(self, progress: Progress, broker_epoch: int, offset: int, now: int) -> None:
         if broker_epoch == progress.broker_epoch and offset < progress.end_offset:
-            return  # asked earlier, and come late: in one life and epoch, nobody cuts what fits
+            return  # a late fetch: within one broker epoch and leader epoch, a log that fits is not truncated
         log_end = self._log.written_end
         if broker_epoch != progress.broker_epoch and progress.broker_epoch >= 0:
-            progress.caught_up_ms, progress.leader_end = NEVER_MS, 1 << 62  # what it was in another life says nothing
+            progress.caught_up_ms, progress.leader_end = NEVER_MS, 1 << 62  # another broker epoch does not count
         if offset >= log_end:
             progress.caught_up_ms = now
         elif offset >= progress.leader_end:
@@ -256,14 +257,14 @@ class Leader:
     # --- the high watermark ---------------------------------------------------------------------------------------
 
     def appended(self, base_offset: int) -> None:
-        """Records were appended: followers that had all are behind from now on, those not heard of since earlier."""
+        """Handles an append: a follower that had everything was caught up until its last fetch, and is behind now."""
         heard_ms = self._neighbours.heard_ms
         for follower_id, progress in self.progress.items():
             if progress.end_offset >= base_offset:
                 progress.caught_up_ms = max(progress.caught_up_ms, heard_ms.get(follower_id, 0))
 
     def advance(self, now: int) -> bool:
-        """Moves the high watermark to what everybody has who may be in sync; whether that is news."""
+        """Advances the high watermark to the end that all possibly in-sync replicas have; whether it moved."""
         log = self._log
         before = log.high_watermark
         end_offset = log.durable_end
@@ -280,7 +281,7 @@ class Leader:
         return True
 
     def _is_about_to_join(self, follower_id: int, progress: Progress, now: int) -> bool:
-        """One that keeps up is waited for: under load it would for ever be a little short of the high watermark."""
+        """Whether a follower keeps up and is waited for: under load it would never quite reach the high watermark."""
         keeps_up = now - progress.caught_up_ms <= self._neighbours.lag_time_max_ms
         return keeps_up and progress.end_offset >= 0 and self._is_eligible(follower_id, progress)
 
@@ -306,24 +307,24 @@ class Leader:
         return is_live and (progress.end_offset >= 0 or follower_id not in self._adding)
 
     def settle_start(self) -> int:
-        """The low watermark, which DeleteRecords may acknowledge: a log that starts before it joins no more."""
+        """The low watermark, which DeleteRecords may acknowledge: a log that starts before it cannot join the ISR."""
         low = self.low_watermark()
         self.log_start_min = max(self.log_start_min, low)
         return low
 
     @property
     def is_settled(self) -> bool:
-        """Whether the high watermark has reached this epoch; before, ends could seem to go back (R29, KIP-207)."""
+        """Whether the high watermark has reached this epoch; before, ends could appear to go back (R29, KIP-207)."""
         return self._log.high_watermark >= self.start_offset
 
-    # --- who is in sync -------------------------------------------------------------------------------------------
+    # --- in-sync replicas -----------------------------------------------------------------------------------------
 
     def _is_eligible(self, follower_id: int, progress: Progress) -> bool:
         broker = self._neighbours.brokers.get(follower_id)
         return broker is not None and broker.is_fit and broker.epoch == progress.broker_epoch
 
     def _may_join(self, follower_id: int, progress: Progress, now: int) -> bool:
-        """Whether it has all that is committed, by this leader or, before this epoch, by others, and keeps up."""
+        """Whether a follower has everything committed by this leader and earlier ones, and keeps up."""
         has_all = progress.end_offset >= max(self._log.high_watermark, self.start_offset)
         has_all = has_all and progress.start_offset >= self.log_start_min
         return has_all and not self._is_late(progress, now) and self._is_eligible(follower_id, progress)
@@ -333,14 +334,14 @@ class Leader:
         return is_behind and now - progress.caught_up_ms > self._neighbours.lag_time_max_ms
 
     def is_followed(self) -> bool:
-        """Whether all is committed and everybody in sync is at the end of the log, so that nobody can be late."""
+        """Whether everything is committed and the whole ISR is at the end of the log, so that none can be late."""
         log_end = self._log.written_end
         if self._log.high_watermark < log_end:
             return False
         return all(progress.end_offset >= log_end for each, progress in self.progress.items() if each in self.isr)
 
     def grow(self, now: int) -> bool:
-        """Proposes those who have caught up, or that an unclean election has been seen to; whether there is such."""
+        """Proposes to add replicas that caught up, or to end the recovery of an unclean election; whether it did."""
         if self.proposal is not None:
             return False
         if self._is_recovering:
@@ -357,7 +358,7 @@ class Leader:
         return True
 
     def shrink(self, now: int) -> bool:
-        """Proposes to go on without those who are late; whether there are any."""
+        """Proposes to remove late replicas from the ISR; whether there are any."""
         if self.proposal is not None:
             return False
         staying = tuple(each for each in self.isr if each == self._me or not self._is_late(self.progress[each], now))
@@ -372,16 +373,16 @@ class Leader:
         self.maximal_isr = tuple(dict.fromkeys((*self.isr, *isr)))
 
     def _epoch_to_name(self, broker_id: int) -> int:
-        """The life in which it fetched, which need not be the one that the metadata log knows (R08, KIP-903)."""
+        """The broker epoch of its fetches, which may differ from the one in the metadata log (R08, KIP-903)."""
         if broker_id == self._me:
             return self._my_epoch
         fetched_in = self.progress[broker_id].broker_epoch
         return fetched_in if fetched_in >= 0 else self._known_epoch(broker_id)
 
     def take_back(self, proposal: NewIsr) -> bool:
-        """The controller says that this proposal was not and will not be carried out; whether it was the present one.
+        """Withdraws a proposal that the controller did not and will not carry out; whether it was the current one.
 
-        Nothing else takes one back: without an answer it may have been carried out.
+        Nothing else withdraws a proposal: without a response it may have been carried out.
         """
         if self.proposal is not proposal:
             return False
@@ -389,10 +390,10 @@ class Leader:
         self.maximal_isr = self.isr
         return True
 
-    # --- reading nearby -------------------------------------------------------------------------------------------
+    # --- rack-aware reads -----------------------------------------------------------------------------------------
 
     def preferred_reader(self, rack: str, offset: int) -> int | None:
-        """The replica in a consumer's rack that it should read from (KIP-392); None where that is this one."""
+        """The replica in a consumer's rack from which it should read (KIP-392); None to read from the leader."""
         brokers = self._neighbours.brokers
         own = brokers.get(self._me)
         if not rack or (own is not None and own.rack == rack):

@@ -1,7 +1,7 @@
-"""What a replica stands on: the log of one partition. `penstock.log.log.Log` is one; the simulator has lossy ones.
+"""The port of a replica: the log of one partition. `penstock.log.log.Log` implements it; the simulator has lossy logs.
 
-Calls here return at once and touch the page cache at most; what must reach the disk is an effect (`SyncLog`, `CutLog`)
-that the driver reports the end of.
+Calls here return at once and touch the page cache at most; work that must reach the disk is an effect (`SyncLog`,
+`CutLog`) whose end the driver reports.
 """
 
 from typing import Any, Protocol, TypeAlias
@@ -23,11 +23,11 @@ class ReplicaLog(Protocol):
 
     @property
     def written_end(self) -> int:
-        """The end of what is written."""
+        """The end of the written records."""
 
     @property
     def durable_end(self) -> int:
-        """The end of what counts as kept here: what is synced, or under durability "replicated" what is written."""
+        """The end of the durable records: the synced ones, or under durability "replicated" the written ones."""
 
     @property
     def high_watermark(self) -> int:
@@ -37,13 +37,13 @@ class ReplicaLog(Protocol):
         """Moves the high watermark forward; never back, never past the end."""
 
     def append_replicated(self, data: Any, *, now_ms: int) -> int:
-        """Writes batches as their leader has them, offsets and epochs included; the new end."""
+        """Writes batches with the leader's offsets and epochs; returns the new end."""
 
 
 def last_epoch(log: ReplicaLog) -> int:
     """The epoch of the last record, which a fetch names; -1 for a log without records.
 
-    Not the newest epoch that the log has heard of: one in which nothing was written says nothing about records.
+    Not the newest epoch in the history: an epoch without records does not describe any record.
     """
     if log.written_end <= log.start_offset:
         return -1

@@ -1,28 +1,29 @@
-"""The replicas of one broker as a stepper: events in, effects out. No clock, no disk, no network of its own.
+"""The replicas of one broker as a stepper: events in, effects out, without its own clock, disk or network.
 
     replicas = Replicas(broker_id, broker_epoch, settings, now)
-    effects = replicas.step(event, now)            whenever something happens, and at `replicas.wake_at`
+    effects = replicas.step(event, now)            on every event, and at `replicas.wake_at`
     verdicts, effects = replicas.on_fetch(...)     when a follower fetches
     effects = replicas.appended(key, offset, now)  when records were appended to a partition that is led here
     effects = replicas.await_start(key, now)       when a deletion waits for the low watermark of such a partition
 
-Invariants: a replica leads or follows exactly as the newest committed image says, in its newest life; it takes on a
-role only when no cut of its log is under way; a follower is in exactly one fetcher, a leader in none. Nothing here
-costs anything per partition while nothing happens to it.
+Invariants: a replica leads or follows exactly as the newest committed image of this broker epoch says; it takes on a
+role only when no truncation of its log is in progress; a follower is in exactly one fetcher, a leader in none. A
+partition costs nothing while nothing happens to it.
 """
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple, assert_never
 
 from penstock.metadata.changes import changes_between
 from penstock.metadata.copying import copying
 from penstock.metadata.image import BROKER, NO_LEADER, Image, Partition, Topic
-from penstock.metadata.index import Placed
+from penstock.metadata.index import PartitionEntry
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.view import TopicRules
 from penstock.model.errors import ErrorCode
-from penstock.replication.changes import NEVER, Changes
+from penstock.model.report import Report
+from penstock.replication import reports
 from penstock.replication.effects import Committed, DropLog, Effect, Followed, Led, OpenLog, StartReached
 from penstock.replication.events import (
     ChangeAnswered,
@@ -40,14 +41,15 @@ from penstock.replication.events import (
 )
 from penstock.replication.fetcher import Fetcher
 from penstock.replication.follower import Following, Pace
+from penstock.replication.isr_changes import NEVER, Changes
 from penstock.replication.leader import UNKNOWN_START, Asked, Leader, Neighbours, Verdict
 from penstock.replication.ports import Key, ReplicaLog
-from penstock.replication.settings import LOOKS_PER_STEP_MAX, ReplicationSettings
+from penstock.replication.settings import LOOKS_PER_STEP_MAX, PLACED_AT_ONCE, ReplicationSettings
 from penstock.replication.throttle import Throttle
 
 
 class Replica:
-    """One partition of which this broker has a replica, and what it is to it."""
+    """One partition of which this broker has a replica, and the replica's role."""
 
     __slots__ = ("following", "key", "leader", "log", "partition", "topic")
 
@@ -55,31 +57,44 @@ class Replica:
         self.key = key
         self.topic = topic
         self.partition = partition
-        """As the metadata log has it."""
+        """The partition as of the metadata log."""
         self.log: ReplicaLog | None = None
-        """None until it is opened, and once it has failed."""
+        """None until it is opened, and after it has failed."""
         self.leader: Leader | None = None
         self.following: Following | None = None
 
     @property
+    def name(self) -> str:
+        """The partition's name in reports."""
+        return f"{self.topic}-{self.key[1]}"
+
+    @property
     def is_cutting(self) -> bool:
-        """Whether a cut is under way: where the log will end is not yet where it ends now."""
+        """Whether a truncation is in progress, so that the log does not have its new end yet."""
         return self.following is not None and self.following.pace is Pace.CUTTING
 
 
 class Examined(NamedTuple):
-    """Whether each partition of a fetch can be served, and what is to be done."""
+    """Whether each partition of a fetch can be served, and the effects."""
 
     verdicts: list[Verdict]
     effects: list[Effect]
 
 
 class Replicas:
-    """All partitions of a broker, in the life that has this broker epoch."""
+    """All replicas of a broker, under one broker epoch."""
 
-    def __init__(self, broker_id: int, broker_epoch: int, settings: BrokerSettings, now: int) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        settings: BrokerSettings,
+        now: int,
+        placed_at_once: int = PLACED_AT_ONCE,
+    ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = broker_epoch
+        self._placed_at_once = placed_at_once
         self._me = (broker_id, broker_epoch)
         self._effects: list[Effect] = []
         self._image = Image()
@@ -91,49 +106,76 @@ class Replicas:
         self._changes = Changes(self._me, self._settings, self.leader, self._effects)
         self.partitions: dict[Key, Replica] = {}
         self.fetchers: dict[int, Fetcher] = {}
+        self._unplaced: deque[Key] = deque()
+        """Partitions of the image that are new on this broker and wait for their turn."""
+        self._place_at_ms = NEVER
         self._arriving: dict[Key, None] = {}
         self._behind: dict[Key, None] = {}
-        """Led partitions where somebody in sync may be behind: the only ones where somebody can be late."""
+        """Led partitions where an in-sync replica may be behind: the only ones where a replica can be late."""
         self._short: dict[Key, None] = {}
-        """Led partitions where not everybody is in sync: the only ones where somebody can join."""
+        """Led partitions with an incomplete ISR or in recovery: the only ones where a replica can join."""
         self._starts_awaited: dict[Key, None] = {}
         """Led partitions where a deletion waits for the low watermark."""
         self._looking: deque[Key] = deque()
         self._look_at_ms = now
         self._unpark_at_ms = NEVER
         self._fetch_at_ms: dict[int, int] = {}
-        """When something is due in each fetcher: only steps change that."""
+        """When the next action of each fetcher is due; only steps change it."""
 
-    # --- the outside ----------------------------------------------------------------------------------------------
+    # --- interface ------------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> Image:
-        """The newest image that was taken in."""
+        """The newest image that was applied."""
         return self._image
 
     @property
     def wake_at(self) -> int:
         """When `TimePassed` is due."""
-        wake_at = min(self._changes.wake_at, self._unpark_at_ms)
+        wake_at = min(self._changes.wake_at, self._unpark_at_ms, self._place_at_ms)
         if self._behind or self._looking:
             wake_at = min(wake_at, self._look_at_ms)
         return min(wake_at, min(self._fetch_at_ms.values(), default=NEVER))
 
     def step(self, event: Event, now: int) -> list[Effect]:
-        """What is to be done about an event."""
-        getattr(self, _STEPS[type(event)])(event, now)
+        """Handles an event and returns its effects."""
+        match event:
+            case FetchAnswered():
+                self._on_fetch_answered(event, now)
+            case LogsSynced():
+                self._on_logs_synced(event, now)
+            case TimePassed():
+                self._on_time_passed(now)
+            case ImageLearned():
+                self._on_image(event, now)
+            case LogOpened():
+                self._on_log_opened(event, now)
+            case LogFailed():
+                self._on_log_failed(event)
+            case LogCut():
+                self._on_log_cut(event, now)
+            case LogTrimmed():
+                self._on_log_trimmed(event, now)
+            case FetchLost():
+                self._on_fetch_lost(event, now)
+            case ChangeAnswered():
+                self._on_change_answered(event, now)
+            case ChangeLost():
+                self._on_change_lost(event, now)
+            case _:
+                assert_never(event)
         self._note_when_fetchers_wake(event)
         return self._taken_effects(now)
 
     def _note_when_fetchers_wake(self, event: Event) -> None:
         if isinstance(event, (FetchAnswered, FetchLost)) and not self._arriving:
             self._fetch_at_ms[event.source] = self.fetchers[event.source].wake_at
-        else:  # it may have gone to all of them
+        else:  # the event may have affected all of them
             for source, fetcher in self.fetchers.items():
                 self._fetch_at_ms[source] = fetcher.wake_at
 
     def on_fetch(self, follower_id: int, broker_epoch: int, named: Iterable[tuple[Key, Asked]], now: int) -> Examined:
-        """A follower fetches. What an incremental request does not name is as it was."""
+        """Handles a follower's fetch. Partitions that an incremental request does not name are unchanged."""
         broker = self._image.brokers.get(follower_id)
         if broker is not None and broker.epoch == broker_epoch:
             self._neighbours.heard_ms[follower_id] = now
@@ -147,14 +189,14 @@ class Replicas:
         verdict = leader.on_fetch(follower_id, broker_epoch, asked, now)
         if verdict.fits:
             if leader.grow(now):
-                self._changes.add(key)
+                self._propose(key, leader)
             self._advance(key, leader, now)
             if self._starts_awaited:
                 self._look_at_start(key, leader)
         return verdict
 
     def appended(self, key: Key, base_offset: int, now: int) -> list[Effect]:
-        """Records were appended from an offset on to a partition that is led here."""
+        """Handles an append from an offset on to a partition that is led here."""
         leader = self.leader(key)
         assert leader is not None
         leader.appended(base_offset)
@@ -163,7 +205,7 @@ class Replicas:
         return self._taken_effects(now)
 
     def await_start(self, key: Key, now: int) -> list[Effect]:
-        """A deletion waits for the low watermark of a partition that is led here, which `StartReached` reports."""
+        """Makes `StartReached` report the low watermark of a partition that is led here, for a waiting deletion."""
         leader = self.leader(key)
         if leader is not None:
             self._starts_awaited[key] = None
@@ -172,7 +214,7 @@ class Replicas:
         return self._taken_effects(now)
 
     def forget_start(self, key: Key) -> None:
-        """No deletion waits any more."""
+        """Ends the reports of `StartReached`: no deletion waits any more."""
         self._starts_awaited.pop(key, None)
 
     def _look_at_start(self, key: Key, leader: Leader) -> None:
@@ -198,6 +240,21 @@ class Replicas:
         for fetcher in self.fetchers.values():
             fetcher.go_on(now)
 
+    def _propose(self, key: Key, leader: Leader) -> None:
+        """Queues a leader's proposal for the controller, and reports it."""
+        self._changes.add(key)
+        assert leader.proposal is not None
+        proposed = [each for each, _ in leader.proposal.isr]
+        late = [each for each in leader.isr if each not in proposed]
+        caught_up = [each for each in proposed if each not in leader.isr]
+        name, isr = self.partitions[key].name, ", ".join(map(str, proposed))
+        if late:
+            lag_ms = self._settings.lag_time_max_ms
+            report = reports.LATE(late=", ".join(map(str, late)), partition=name, lag_ms=lag_ms, isr=isr)
+            self._effects.append(report)
+        elif caught_up:
+            self._effects.append(reports.CAUGHT_UP(caught_up=", ".join(map(str, caught_up)), partition=name, isr=isr))
+
     def _advance(self, key: Key, leader: Leader, now: int) -> None:
         if leader.advance(now):
             self._effects.append(Committed(key))
@@ -208,7 +265,7 @@ class Replicas:
         image = event.image
         own = image.brokers.get(self.broker_id)
         if own is None or own.epoch != self.broker_epoch:
-            return  # from before this life: it may say that this broker leads what it has lost since
+            return  # from before this broker epoch: the broker may have lost what it led in this image
         before, self._image = self._image, image
         self._neighbours.brokers = image.brokers
         changes = changes_between(before, image)
@@ -226,7 +283,8 @@ class Replicas:
         for change in changes.topics_changed:
             for number, _, partition in change.partitions:
                 self._place(change.new, number, partition, now)
-        if has_new_rules:  # after that: a lower minimum is nothing to one that no longer leads
+        self._place_new(now)
+        if has_new_rules:  # after placing: a lower minimum must not affect a former leader
             is_for_all = changes.has_new_broker_settings or bool(changes.features)
             self._relearn(tuple(image.topics) if is_for_all else changes.topics_with_new_settings, now)
         if changes.brokers:
@@ -245,7 +303,7 @@ class Replicas:
         self._throttle.set_rate(self._broker_settings.number("reassignment.bytes.per.second.max"), now)
 
     def _relearn(self, topics: Iterable[str], now: int) -> None:
-        """These may ask for another number in sync."""
+        """Applies a possibly changed min.insync.replicas of topics to their leaders."""
         for name in topics:
             topic = self._image.topics.get(name)
             if topic is None:
@@ -261,13 +319,13 @@ class Replicas:
         return self._rules(replica.topic).in_sync_min
 
     def _reconsider(self, now: int) -> None:
-        """Brokers came, or are no longer fenced: they may be in sync now without fetching anything more."""
+        """Reconsiders ISRs after broker changes: unfenced brokers may be in sync now without another fetch."""
         for key in list(self._short):
             leader = self.leader(key)
             if leader is not None:
                 if leader.grow(now):
-                    self._changes.add(key)
-                self._advance(key, leader, now)  # or they went, and need not be waited for
+                    self._propose(key, leader)
+                self._advance(key, leader, now)  # brokers that went are not waited for
         for key in list(self._starts_awaited):
             leader = self.leader(key)
             if leader is not None:
@@ -279,16 +337,32 @@ class Replicas:
         if self.broker_id not in partition.replicas:
             if replica is not None:
                 self._drop(key)
-            return
-        if replica is None:
+        elif replica is None:
+            self._unplaced.append(key)
+        else:
+            replica.partition = partition
+            self._note_whether_it_arrives(replica)
+            self._take_role(replica, now)
+
+    def _place_new(self, now: int) -> None:
+        """Places some of the new partitions; until its log is open a replica has no role."""
+        for _ in range(min(self._placed_at_once, len(self._unplaced))):
+            key = self._unplaced.popleft()
+            topic = self._image.topic_by_id(key[0])
+            partition = None if topic is None else topic.partitions.get(key[1])
+            if topic is None or partition is None or self.broker_id not in partition.replicas or key in self.partitions:
+                continue  # it has changed since
             replica = self.partitions[key] = Replica(key, topic.name, partition)
             self._effects.append(OpenLog(key, topic.name))
-        replica.partition = partition
+            self._note_whether_it_arrives(replica)
+        self._place_at_ms = now + 1 if self._unplaced else NEVER
+
+    def _note_whether_it_arrives(self, replica: Replica) -> None:
+        partition = replica.partition
         if self.broker_id in partition.adding_replicas and self.broker_id not in partition.isr:
-            self._arriving[key] = None
+            self._arriving[replica.key] = None
         else:
-            self._arriving.pop(key, None)
-        self._take_role(replica, now)
+            self._arriving.pop(replica.key, None)
 
     def _drop(self, key: Key) -> None:
         replica = self.partitions.pop(key, None)
@@ -302,7 +376,7 @@ class Replicas:
     # --- roles ----------------------------------------------------------------------------------------------------
 
     def _take_role(self, replica: Replica, now: int) -> None:
-        """Leads or follows as the metadata log has it."""
+        """Leads or follows as the metadata log says."""
         partition = replica.partition
         if replica.log is None or replica.is_cutting:
             self._unlead(replica)
@@ -310,7 +384,7 @@ class Replicas:
         if partition.leader == self.broker_id:
             self._lead(replica, replica.log, now)
         elif partition.leader == NO_LEADER:
-            self._stop(replica)
+            self._stop(replica, reports.STOPPED(partition=replica.name, epoch=partition.leader_epoch))
         else:
             self._follow(replica, replica.log)
 
@@ -320,14 +394,16 @@ class Replicas:
         if leader is None or leader.epoch != partition.leader_epoch:
             self._unfollow(replica)
             leader = replica.leader = Leader(self._me, key, log, partition, in_sync_min, self._neighbours, now)
-            self._effects.append(Led(key, leader.epoch, leader.start_offset))
+            epoch, start_offset = leader.epoch, leader.start_offset
+            self._effects.append(reports.LEADS(partition=replica.name, epoch=epoch, start_offset=start_offset))
+            self._effects.append(Led(key, epoch, start_offset))
             self._watch(key, leader, now)
         else:
             leader.learn(partition, in_sync_min)
         if leader.is_short:
             self._short[key] = None
             if leader.grow(now):
-                self._changes.add(key)
+                self._propose(key, leader)
         else:
             self._short.pop(key, None)
         self._advance(key, leader, now)
@@ -338,20 +414,22 @@ class Replicas:
         if following is None or (following.epoch, following.source) != (partition.leader_epoch, partition.leader):
             self._unfollow(replica)
             self._unlead(replica)
-            following = replica.following = Following(key, log, partition.leader, partition.leader_epoch)
+            leader_id, epoch = partition.leader, partition.leader_epoch
+            following = replica.following = Following(key, replica.name, log, leader_id, epoch)
             following.is_parked = key in self._arriving  # until it is its turn
             self._fetcher(partition.leader).add(following)
-            self._effects.append(Followed(key, partition.leader, partition.leader_epoch))
+            self._effects.append(reports.FOLLOWS(leader=leader_id, partition=replica.name, epoch=epoch))
+            self._effects.append(Followed(key, leader_id, epoch))
         following.is_arriving = key in self._arriving
         if not following.is_arriving:
             self._fetcher(following.source).park(key, is_parked=False)
 
-    def _stop(self, replica: Replica) -> None:
+    def _stop(self, replica: Replica, report: Report) -> None:
         was_followed = replica.following is not None or replica.leader is not None
         self._unfollow(replica)
         self._unlead(replica)
         if was_followed:
-            self._effects.append(Followed(replica.key, NO_LEADER, replica.partition.leader_epoch))
+            self._effects += [report, Followed(replica.key, NO_LEADER, replica.partition.leader_epoch)]
 
     def _fetcher(self, source: int) -> Fetcher:
         fetcher = self.fetchers.get(source)
@@ -384,10 +462,10 @@ class Replicas:
             if replica.following is not None:
                 self.fetchers[replica.following.source].go_on(now)
 
-    def _on_log_failed(self, event: LogFailed, _now: int) -> None:
+    def _on_log_failed(self, event: LogFailed) -> None:
         replica = self.partitions.get(event.key)
         if replica is not None:
-            self._stop(replica)
+            self._stop(replica, reports.LOG_FAILED(partition=replica.name, epoch=replica.partition.leader_epoch))
             replica.log = None
 
     def _on_logs_synced(self, event: LogsSynced, now: int) -> None:
@@ -407,7 +485,7 @@ class Replicas:
         if replica is None or replica.following is None:
             return
         self.fetchers[replica.following.source].on_cut(event.key)
-        self._take_role(replica, now)  # what came meanwhile
+        self._take_role(replica, now)  # which may have changed meanwhile
         self._fetch_on(now)
 
     def _on_log_trimmed(self, event: LogTrimmed, now: int) -> None:
@@ -421,7 +499,7 @@ class Replicas:
             fetcher.on_trimmed(event.key)
             fetcher.go_on(now)
 
-    # --- answers --------------------------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------------------------
 
     def _on_fetch_answered(self, event: FetchAnswered, now: int) -> None:
         fetcher = self.fetchers[event.source]
@@ -441,7 +519,9 @@ class Replicas:
 
     # --- time -----------------------------------------------------------------------------------------------------
 
-    def _on_time_passed(self, _event: TimePassed, now: int) -> None:
+    def _on_time_passed(self, now: int) -> None:
+        if self._place_at_ms <= now:
+            self._place_new(now)
         if self._unpark_at_ms <= now:
             self._park(now)
         if now >= self._look_at_ms:
@@ -456,7 +536,7 @@ class Replicas:
         self._behind[key] = None
 
     def _look(self, now: int) -> None:
-        """Looks for followers that are late, at some partitions at a time."""
+        """Checks for late followers, some partitions at a time."""
         if not self._looking:
             self._looking.extend(self._behind)
         for _ in range(min(LOOKS_PER_STEP_MAX, len(self._looking))):
@@ -465,25 +545,25 @@ class Replicas:
             if leader is None or leader.is_followed():
                 self._behind.pop(key, None)
             elif leader.shrink(now):
-                self._changes.add(key)
+                self._propose(key, leader)
             if leader is not None:
-                self._advance(key, leader, now)  # one that was waited for may be late
+                self._advance(key, leader, now)  # a replica that was waited for may be late
         self._look_at_ms = now + (1 if self._looking else self._settings.lag_time_max_ms // 2)
 
     def _park(self, now: int) -> None:
-        """Of the replicas that are being moved here, lets some be copied, and only as fast as is allowed."""
+        """Selects the replicas being moved here that may be copied now, within the throttle."""
         self._unpark_at_ms = NEVER
         if not self._arriving:
             return
         topics = self._image.topic_by_id
         own = [
-            Placed(topic, key[1], self.partitions[key].partition)
+            PartitionEntry(topic, key[1], self.partitions[key].partition)
             for key in sorted(self._arriving)
             if (topic := topics(key[0])) is not None
         ]
         turn = {
-            (placed.topic.topic_id, placed.number)
-            for placed in copying(self.broker_id, own, self._broker_settings).partitions
+            (entry.topic.topic_id, entry.number)
+            for entry in copying(self.broker_id, own, self._broker_settings).partitions
         }
         opens_at = self._throttle.opens_at(now)
         if opens_at > now:
@@ -492,18 +572,3 @@ class Replicas:
             following = self.partitions[key].following
             if following is not None:
                 self.fetchers[following.source].park(key, is_parked=opens_at > now or key not in turn)
-
-
-_STEPS: Final[dict[type, str]] = {
-    TimePassed: "_on_time_passed",
-    ImageLearned: "_on_image",
-    LogOpened: "_on_log_opened",
-    LogFailed: "_on_log_failed",
-    LogsSynced: "_on_logs_synced",
-    LogCut: "_on_log_cut",
-    LogTrimmed: "_on_log_trimmed",
-    FetchAnswered: "_on_fetch_answered",
-    FetchLost: "_on_fetch_lost",
-    ChangeAnswered: "_on_change_answered",
-    ChangeLost: "_on_change_lost",
-}

@@ -1,10 +1,10 @@
-"""The follower's end of an incremental fetch session (KIP-227): names to a source only what has changed.
+"""The follower's side of an incremental fetch session (KIP-227): names only changed partitions to a source.
 
-Invariants: everything that the source remembers of a partition is compared, the leader epoch included (R28,
-KAFKA-9338); a session goes on only with the answer to its last request: if that is lost, nobody knows which epoch the
-source is at, and the next request names everything anew (KAFKA-8052). What the source refused it has not taken note
-of: it is named again, though nothing about it has changed. A request names no more than NAMED_MAX partitions, so that
-it is a small one for the source; those that are left come first in the next.
+Invariants: everything that the source stores about a partition is compared, the leader epoch included (R28,
+KAFKA-9338); a session continues only with the response to its last request: if that is lost, the source's session epoch
+is unknown, and the next request names everything again (KAFKA-8052). The source has not recorded a partition that it
+refused: the partition is named again even if unchanged. A request names at most NAMED_MAX partitions, so that it is
+small for the source; the remaining ones come first in the next.
 """
 
 from itertools import islice
@@ -16,25 +16,25 @@ from penstock.replication.ports import Key
 from penstock.wire.messages.fetch import FetchPartition, FetchTopic, ForgottenTopic
 
 NAMED_MAX: Final = 1_000
-"""Partitions in one request; they take less than 64 KiB, which a source decodes and looks at at once."""
+"""Partitions in one request; they take less than 64 KiB, which a source decodes and examines in one piece."""
 LOOKED_AT_MAX: Final = 4_000
-"""Marked partitions that are looked at for one request."""
+"""Marked partitions that are examined for one request."""
 _EPOCH_MAX: Final = 2**31 - 1
 
 
-class Asking(NamedTuple):
-    """What the next request says."""
+class FetchRequestData(NamedTuple):
+    """The session's part of the next request."""
 
     session_id: int
     epoch: int
     topics: list[FetchTopic]
     forgotten: list[ForgottenTopic]
     has_more: bool = False
-    """Whether there is more to name: the source need not wait for records before it answers."""
+    """Whether more partitions remain to be named: the source need not wait for records before it responds."""
 
 
 class SourceSession:
-    """One session with one source. `mark` whatever may have changed; `ask` finds out whether it has."""
+    """One session with one source. `mark` notes possibly changed partitions; `ask` checks whether they have changed."""
 
     __slots__ = ("_id", "_marked", "_refused", "epoch", "told")
 
@@ -42,7 +42,7 @@ class SourceSession:
         self._id = NO_SESSION
         self.epoch = FIRST_EPOCH
         self.told: dict[Key, FetchPartition] = {}
-        """What the source was asked for last, by partition."""
+        """The last request sent for each partition."""
         self._marked: dict[Key, None] = {}
         self._refused: set[Key] = set()
 
@@ -52,17 +52,17 @@ class SourceSession:
         return self.epoch != FIRST_EPOCH
 
     def mark(self, key: Key) -> None:
-        """Something about a partition may be other than what the source was told."""
+        """Marks a partition whose entry may differ from the last request."""
         self._marked[key] = None
 
     def refused(self, key: Key) -> None:
-        """The source said no to what it was asked of a partition."""
+        """Notes that the source refused a partition."""
         self._refused.add(key)
 
-    def ask(self, wanted: dict[Key, FetchPartition | None]) -> Asking:
-        """The next request; `wanted` has every marked partition, or all if it is not incremental. None is unwanted."""
+    def ask(self, wanted: dict[Key, FetchPartition | None]) -> FetchRequestData:
+        """Builds the next request. `wanted` has those `marked`, or all if it is not incremental; None is unwanted."""
         if not self.is_incremental:
-            if len(wanted) > NAMED_MAX:  # without a session, too, all of them have their turn
+            if len(wanted) > NAMED_MAX:  # without a session, too, every partition has its turn
                 wanted = {key: wanted[key] for key in (*(key for key in self._marked if key in wanted), *wanted)}
             self._marked, self._refused = {}, set()
             self.told = {}
@@ -72,7 +72,7 @@ class SourceSession:
                         self.told[key] = each
                     else:
                         self._marked[key] = None
-            return Asking(self._id, self.epoch, _by_topic(self.told), [], bool(self._marked))
+            return FetchRequestData(self._id, self.epoch, _by_topic(self.told), [], bool(self._marked))
         changed: dict[Key, FetchPartition] = {}
         forgotten: dict[bytes, list[int]] = {}
         count = 0
@@ -90,15 +90,15 @@ class SourceSession:
                 self._refused.discard(key)
                 self.told[key] = changed[key] = each
         gone = [ForgottenTopic(topic_id=topic_id, partitions=numbers) for topic_id, numbers in forgotten.items()]
-        return Asking(self._id, self.epoch, _by_topic(changed), gone, bool(self._marked))
+        return FetchRequestData(self._id, self.epoch, _by_topic(changed), gone, bool(self._marked))
 
     @property
     def marked(self) -> list[Key]:
-        """What is to be looked at for the next request, in order."""
+        """The partitions to examine for the next request, in order."""
         return list(islice(self._marked, LOOKED_AT_MAX))
 
     def answered(self, error: ErrorCode, session_id: int) -> bool:
-        """The source has answered; False if the answer says nothing but that the session is over."""
+        """Handles a response; False if it carries an error, which ends the session."""
         if error is not ErrorCode.NONE:
             self._id = self._id if error is ErrorCode.INVALID_FETCH_SESSION_EPOCH else NO_SESSION
             self.epoch = FIRST_EPOCH
@@ -106,14 +106,14 @@ class SourceSession:
         if not self.is_incremental:
             self._id = session_id
             self.epoch = FIRST_EPOCH if session_id == NO_SESSION else 1
-        elif session_id == NO_SESSION:  # it had nothing left to remember
+        elif session_id == NO_SESSION:  # the session was empty, and has ended
             self._id, self.epoch = NO_SESSION, FIRST_EPOCH
         else:
             self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
         return True
 
     def lost(self) -> None:
-        """There was no answer."""
+        """Handles a lost response: the next request names everything."""
         self.epoch = FIRST_EPOCH
 
 

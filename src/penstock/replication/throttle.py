@@ -1,15 +1,15 @@
-"""How fast replicas on their way to this broker are copied, all together: a bucket that fills as time passes."""
+"""Rate limit for copying all replicas that are being moved to this broker: a token bucket."""
 
 from typing import Final
 
 BURST_MS: Final = 1_000
-"""What was not used of this much time may be used later."""
+"""Unused capacity of this much time may be used later."""
 
 
 class Throttle:
-    """So many bytes per second. What is taken may exceed what is there; then there is nothing for as long as it takes.
+    """A token bucket in bytes per second. It may be overdrawn, and is then closed until it has refilled.
 
-    An answer comes whole, however large it is.
+    A response arrives whole, however large it is.
     """
 
     __slots__ = ("_filled_ms", "_rate", "_thousandths")
@@ -17,22 +17,22 @@ class Throttle:
     def __init__(self, bytes_per_second_max: int, now: int) -> None:
         self._rate = max(1, bytes_per_second_max)
         self._thousandths = self._rate * BURST_MS
-        """Thousandths of bytes that are there: a rate times milliseconds, without fractions."""
+        """Available thousandths of bytes: a rate times milliseconds, without fractions."""
         self._filled_ms = now
 
     def set_rate(self, bytes_per_second_max: int, now: int) -> None:
-        """From now on so many."""
+        """Changes the rate."""
         self._fill(now)
         self._rate = max(1, bytes_per_second_max)
         self._thousandths = min(self._thousandths, self._rate * BURST_MS)
 
     def take(self, size_bytes: int, now: int) -> None:
-        """So many bytes came in."""
+        """Subtracts received bytes."""
         self._fill(now)
         self._thousandths -= size_bytes * 1_000
 
     def opens_at(self, now: int) -> int:
-        """When something may be copied again: now, or when the bucket is no longer empty."""
+        """When copying may continue: now, or when the bucket is no longer empty."""
         self._fill(now)
         if self._thousandths > 0:
             return now

@@ -1,4 +1,4 @@
-"""The real world as a node's ports."""
+"""The ports of a node on a real machine."""
 
 import os
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from penstock.server.settings import CannotStart
 
 @dataclass(frozen=True, slots=True)
 class HostPorts:
-    """This machine, with a node's data below one directory."""
+    """Ports of this machine; the node's data is below one directory."""
 
     clock: HostClock
     entropy: HostEntropy
@@ -22,13 +22,13 @@ class HostPorts:
     workers: ThreadWorkers
 
     def close(self) -> None:
-        """After the node has stopped."""
+        """Closes the disk and the workers, after the node has stopped."""
         self.disk.close()
         self.workers.close()
 
 
 def host_ports(data_path: str | os.PathLike[str]) -> HostPorts:
-    """The ports of a node whose data is at a path; CannotStart if another node has it: two would destroy it."""
+    """Opens the ports for a data path; CannotStart if another node uses it, since two would destroy the data."""
     workers = ThreadWorkers()
     disk = HostDisk(data_path, workers)
     ports = HostPorts(HostClock(), HostEntropy(), disk, HostNetwork(workers), workers)

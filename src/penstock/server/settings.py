@@ -1,4 +1,4 @@
-"""What a node is told when it starts. What the cluster decides (topics, dynamic settings) is not here."""
+"""Static settings of a node. Cluster state (topics, dynamic settings) is not here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,6 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.limits import DEFAULT_LIMITS, Limits
 from penstock.raft.replicas import Endpoint, ReplicaKey, Voter, VoterSet
 from penstock.raft.settings import QuorumSettings
-from penstock.server.upkeep_loop import DEFAULT_UPKEEP, UpkeepSettings
 
 
 class CannotStart(Exception):
@@ -19,7 +18,7 @@ class CannotStart(Exception):
 
 
 class Feature(NamedTuple):
-    """A feature as ApiVersions tells clients about it."""
+    """A feature as ApiVersions reports it."""
 
     name: str
     min_version: int
@@ -33,12 +32,29 @@ SUPPORTED_FEATURES = (
     Feature("eligible.leader.replicas.version", 0, 1, 1),
     Feature("group.version", 0, 1, 1),
 )
-"""What this version of the software can do; a new cluster begins with the finalized levels."""
+"""Features of this version of the software; a new cluster begins with the finalized levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """How often log upkeep runs, and how much it does at once."""
+
+    pause_ms: int = 20
+    """Pause between two turns while there is work."""
+    pass_ms: int = 1_000
+    """Interval of passes over all logs that find segments to seal."""
+    retention_ms: int = 300_000
+    """Interval of passes that apply retention and expire idle producers (Kafka: log.retention.check.interval.ms)."""
+    looks_per_turn_max: int = 1_000
+    logs_per_turn_max: int = 32
+
+
+DEFAULT_UPKEEP = UpkeepSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerListener:
-    """Where other nodes reach this one's side of the metadata quorum."""
+    """Address at which other nodes reach this node's controller."""
 
     name: str
     host: str
@@ -47,20 +63,20 @@ class ControllerListener:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a node is in its cluster, and where the metadata quorum is."""
+    """Roles of a node in its cluster, and addresses of the metadata quorum."""
 
     is_broker: bool = True
     is_controller: bool = True
     listener: ControllerListener | None = None
-    """None for a node that nobody else reaches: it is its own quorum."""
+    """None if no other node connects to it, as in a cluster of one node."""
     voters: Sequence[tuple[int, Address]] = ()
-    """The voters that a new cluster begins with, by id; from then on the metadata log says who votes."""
+    """Voters of a new cluster, by id; later the voter set comes from the metadata log."""
     bootstrap_servers: Sequence[Address] = ()
-    """Controllers to ask who votes, where `voters` says nothing."""
+    """Controllers to query for the voter set if `voters` is empty."""
 
     @property
     def is_alone(self) -> bool:
-        """Whether the node is a cluster of its own, and needs nobody to begin."""
+        """Whether the node is a cluster of its own and starts without other nodes."""
         return not self.voters and not self.bootstrap_servers
 
 
@@ -78,27 +94,27 @@ class NodeSettings:
     allow_plaintext_beyond_loopback: bool = False
     """Whether anybody who reaches the listener may read and write everything, unencrypted."""
     metrics: Address | None = None
-    """Where metrics and health are shown over HTTP; None for nowhere."""
+    """Address of the HTTP listener for metrics and health; None for none."""
     stop_ms: int = 10_000
-    """How long a stopping node waits for requests under way."""
+    """Time limit of the controlled shutdown, and again of in-flight requests."""
     stall_ms_max: int = 200
-    """A loop that stands still for longer is worth a sentence in the log."""
+    """Longer stalls of the event loop are logged."""
     features: Sequence[Feature] = ()
     membership: Membership = ALONE
     broker: BrokerSettings = field(default_factory=lambda: BrokerSettings({}))
-    """What the operator's file says, by Kafka's names."""
+    """Settings from the operator's file, by Kafka's names."""
     data_path: str = "data"
-    """Where the data directory lies, as its operator named it."""
+    """Path of the data directory, as the operator gave it."""
     limits: Limits = DEFAULT_LIMITS
     upkeep: UpkeepSettings = DEFAULT_UPKEEP
     ledger_bytes: int = LEDGER_BYTES
-    """The size of each of the two files that say how far the logs are on stable storage."""
+    """Size of each of the two ledger files, which record how far the logs are on stable storage."""
     reserve_bytes: int = RESERVE_BYTES
-    """Room that is kept back, so that a full disk can be emptied."""
+    """Disk space kept in reserve, so that a full disk can be emptied."""
 
 
 def check_listener(settings: NodeSettings) -> None:
-    """Refuses plaintext where others can listen in, unless it was asked for."""
+    """Raises CannotStart for a plaintext listener beyond loopback, unless the settings allow it."""
     places = [(settings.listen_host, settings.listen_port)] if settings.membership.is_broker else []
     if settings.membership.listener is not None:
         places.append((settings.membership.listener.host, settings.membership.listener.port))
@@ -114,12 +130,12 @@ def check_listener(settings: NodeSettings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own, whoever asks."""
+    """Whether a name or an address is loopback."""
     return host in {"localhost", "::1"} or (host.startswith("127.") and host.count(".") == 3 and host[-1].isdigit())
 
 
 def quorum_settings(broker: BrokerSettings) -> QuorumSettings:
-    """The quorum's time-outs, as Kafka names them."""
+    """The quorum's time-outs, from Kafka's settings."""
     fetch_timeout_ms = broker.number("controller.quorum.fetch.timeout.ms")
     return QuorumSettings(
         election_timeout_ms=broker.number("controller.quorum.election.timeout.ms"),
@@ -130,7 +146,7 @@ def quorum_settings(broker: BrokerSettings) -> QuorumSettings:
 
 
 def first_voters(settings: NodeSettings, key: ReplicaKey) -> VoterSet:
-    """Who votes while the metadata log does not say. A node that is alone knows its own directory, too."""
+    """The voter set until the metadata log holds one. A node that is alone includes its directory id."""
     membership = settings.membership
     if membership.is_alone:
         return VoterSet([Voter(key)]) if membership.is_controller else VoterSet()

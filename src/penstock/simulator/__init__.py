@@ -1,1 +1,1 @@
-"""The other shell: the real server on virtual time, with a simulated network, lossy disks, wrong clocks, and faults."""
+"""The simulator: the real server on virtual time, with a simulated network, lossy disks, wrong clocks, and faults."""

@@ -1,4 +1,4 @@
-"""A callback that will run, at once or at a time: the loop's own handle, lighter than asyncio's."""
+"""A scheduled callback: the loop's own handle, lighter than asyncio's."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def nothing() -> None:
-    """What a cancelled callback does."""
+    """Replaces the function of a cancelled callback."""
 
 
 class Callback(asyncio.TimerHandle):
@@ -38,7 +38,7 @@ class Callback(asyncio.TimerHandle):
     __eq__ = object.__eq__
 
     def cancel(self) -> None:
-        """It will not run."""
+        """Prevents the callback from running."""
         if not self.is_cancelled:
             self.is_cancelled = True
             self.callback = nothing
@@ -51,5 +51,5 @@ class Callback(asyncio.TimerHandle):
         return self.is_cancelled
 
     def when(self) -> float:
-        """The time it waits for."""
+        """The time for which it is scheduled."""
         return self.time_s

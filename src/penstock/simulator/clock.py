@@ -1,27 +1,27 @@
-"""The Clock port of one node: a wall clock that may be wrong in every way, a monotonic one that may drift.
+"""The Clock port of one node: a wall clock with all kinds of errors, and a monotonic clock that may drift.
 
-Wrong ways: an offset from the start, linear drift, a step, and a strobe (a square wave, as Jepsen's strobe does). The
-monotonic clock starts afresh with every boot, so that nobody can keep its values across one.
+Kinds of errors: linear drift, a step, and a strobe (a square wave, as in Jepsen). The monotonic clock restarts with
+every boot, so that its values cannot be used across one.
 """
 
 from collections.abc import Callable
 
 WALL_START_MS = 1_800_000_000_000
-"""What a right wall clock shows when the world begins."""
+"""Time of a correct wall clock when the world begins."""
 
 BOOT_MONOTONIC_MS = 5_000
-"""What the monotonic clock shows when a machine boots."""
+"""Time of the monotonic clock when a machine boots."""
 
 
 class SimulatedClock:
-    """A clock that is right until told otherwise."""
+    """A clock that is correct until a fault is set."""
 
     def __init__(self, time_s: Callable[[], float]) -> None:
         self._time_s = time_s
         self._began_s = time_s()
         self._anchor_s = self._began_s
         self._ahead_ms = 0.0
-        """How far linear drift had taken us when the rate last changed."""
+        """Error due to linear drift when the rate last changed."""
         self._drift_ppm = 0.0
         self._step_ms = 0.0
         self._strobe_ms = 0.0
@@ -30,7 +30,7 @@ class SimulatedClock:
         self._monotonic_ms = 0
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this node believes."""
+        """Milliseconds since 1970 by this node's clock."""
         strobe_ms = 0.0
         if self._strobe_ms and int((self._time_s() - self._began_s) / self._strobe_period_s) % 2:
             strobe_ms = self._strobe_ms
@@ -43,28 +43,28 @@ class SimulatedClock:
         return self._monotonic_ms
 
     def drift(self, ppm: float) -> None:
-        """From now on both clocks run that many millionths too fast; 0 makes them run right, though not be right."""
+        """Makes both clocks run `ppm` millionths too fast; 0 corrects the rate, but not the time."""
         self._ahead_ms = self._local_ms() - self._true_ms()
         self._anchor_s = self._time_s()
         self._drift_ppm = ppm
 
     def step(self, ms: float) -> None:
-        """The wall clock jumps forth or back."""
+        """Moves the wall clock forward or back."""
         self._step_ms += ms
 
     def strobe(self, ms: float, period_s: float) -> None:
-        """The wall clock is off by `ms` in every second period; 0 ends that."""
+        """Shifts the wall clock by `ms` in every second period; 0 ends that."""
         self._strobe_ms = ms
         self._strobe_period_s = period_s
 
     def set_right(self) -> None:
-        """Somebody runs NTP: no error is left in the wall clock, and both run right."""
+        """Corrects the wall clock, and the rate of both clocks, as NTP does."""
         self.drift(0.0)
         self.strobe(0.0, 1.0)
         self._step_ms = -self._ahead_ms
 
     def reboot(self) -> None:
-        """The monotonic clock starts again."""
+        """Restarts the monotonic clock."""
         self._boot_local_ms = self._local_ms()
         self._monotonic_ms = 0
 

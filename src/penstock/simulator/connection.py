@@ -1,29 +1,57 @@
 """The Connection port: two ends, and a pipe in each direction.
 
-Bytes are FIFO inside a pipe and bounded by its window, which is given back when the other end has read *and* its
-acknowledgement can travel. What was sent arrives, whatever became of the sender, as long as the link lets it. Data for
-an end that is gone is answered by a reset; a machine without power answers nothing.
+Bytes are FIFO inside a pipe and bounded by its window, which is freed when the other end has read *and* its
+acknowledgement can travel. Sent data arrives even if the sender is gone, as long as the link passes it. Data for an end
+that is gone is answered by a reset; a machine without power does not answer.
 """
 
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeGuard
 
 from penstock.model.ports import Buffer, FileSlice
 from penstock.simulator.callback import Callback
 from penstock.simulator.link import Link
-
-if TYPE_CHECKING:
-    from penstock.simulator.network import Host, SimulatedNetwork
+from penstock.simulator.loop import VirtualLoop
 
 GATHER_BYTES = 32 * 1024
-"""Small buffers of one send leave together, up to this size."""
+"""Small buffers of one send are sent together, up to this size."""
+
+
+class Machine(Protocol):
+    """A host, as its connections see it."""
+
+    name: str
+    ends: "dict[int, SimulatedConnection]"
+
+
+class Wires(Protocol):
+    """The network, as connections see it."""
+
+    loop: VirtualLoop
+    give_up_s: float
+    window_bytes: int
+
+    def link(self, source: str, target: str) -> Link:
+        """The link from one host to another."""
+
+    def passes(self, link: Link) -> bool:
+        """Whether the link passes data now."""
+
+    def at(self, time_s: float, callback: Callable[..., object], *args: Any) -> Callback:
+        """Schedules a callback of the network itself."""
+
+    def note(self, what: str, end: "SimulatedConnection", content: bytes = b"") -> None:
+        """Adds a row to the trace."""
+
+    def answer_reset(self, pipe: "Pipe") -> None:
+        """Answers data for an end that is gone with a reset."""
 
 
 class Signal:
-    """What travels in a pipe besides bytes."""
+    """A signal that travels in a pipe, in order with the bytes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,9 +80,7 @@ class Pipe:
         "way_back",
     )
 
-    def __init__(
-        self, network: "SimulatedNetwork", source: "SimulatedConnection", target: "SimulatedConnection"
-    ) -> None:
+    def __init__(self, network: Wires, source: "SimulatedConnection", target: "SimulatedConnection") -> None:
         self.network = network
         self.source = source
         self.target = target
@@ -63,18 +89,18 @@ class Pipe:
         self.arrived: deque[memoryview] = deque()
         self.stalled: deque[bytes | Signal] = deque()
         self.in_flight_bytes = 0
-        """Sent, and not yet known to have been read."""
+        """Bytes sent, and not yet acknowledged as read."""
         self.unacknowledged_bytes = 0
-        """Read, but the acknowledgement is held up."""
+        """Bytes read whose acknowledgement is held up."""
         self.last_arrival_s = 0.0
         self.is_ended = False
-        """The other end closed, and everything before that has arrived."""
+        """The other end closed, and all bytes before that have arrived."""
         self.is_lost = False
-        """Something was dropped, so nothing after it may arrive."""
+        """Data was dropped, so nothing after it may arrive."""
         self._give_up: Callback | None = None
 
     def put(self, piece: bytes) -> None:
-        """Bytes leave the sender."""
+        """Sends bytes."""
         self.in_flight_bytes += len(piece)
         settings = self.link.settings
         if settings.fragment and len(piece) > 1 and self.link.stream.random() < settings.fragment:
@@ -84,7 +110,7 @@ class Pipe:
         self._travel(piece, len(piece))
 
     def put_signal(self, signal: Signal) -> None:
-        """A signal leaves the sender, behind all bytes."""
+        """Sends a signal, after all bytes."""
         self._travel(signal, 0)
 
     def _travel(self, piece: bytes | Signal, size_bytes: int) -> None:
@@ -107,7 +133,7 @@ class Pipe:
             self._arrive(piece)
 
     def release(self) -> None:
-        """The link may be back: what was held up arrives, in order."""
+        """Delivers stalled data in order, if the link passes again."""
         if self.is_lost or not self.stalled:
             return
         if not self.network.passes(self.link):
@@ -152,7 +178,7 @@ class Pipe:
         return size
 
     def acknowledge(self) -> None:
-        """Gives the window back, if the way back is open."""
+        """Frees the window, if the link back passes."""
         if self.network.passes(self.way_back):
             if self._give_up is not None and not self.stalled:
                 self._stop_waiting()
@@ -164,7 +190,7 @@ class Pipe:
             self._wait_for_link()
 
     def lose(self) -> None:
-        """Nothing more arrives."""
+        """Drops all data that has not arrived."""
         self.is_lost = True
         self.stalled.clear()
         self._stop_waiting()
@@ -187,9 +213,9 @@ class Pipe:
 
 
 class SimulatedConnection:
-    """One end."""
+    """One end of a connection."""
 
-    def __init__(self, network: "SimulatedNetwork", number: int, host: "Host", local: str, peer: str) -> None:
+    def __init__(self, network: Wires, number: int, host: Machine, local: str, peer: str) -> None:
         self.network = network
         self.number = number
         self.host = host
@@ -197,7 +223,7 @@ class SimulatedConnection:
         self.outgoing: Pipe
         self.is_closed = False
         self.has_vanished = False
-        """Its machine lost its power: what is on the wire arrives, but nobody sends it again."""
+        """Its machine lost power: data on the wire arrives, but is not sent again."""
         self.error: str | None = None
         self._local = local
         self._peer = peer
@@ -218,7 +244,7 @@ class SimulatedConnection:
 
     @property
     def is_gone(self) -> bool:
-        """Whether nobody is here to take data."""
+        """Whether this end is closed or broken."""
         return self.is_closed or self.error is not None
 
     async def receive_into(self, view: memoryview) -> int:
@@ -228,7 +254,7 @@ class SimulatedConnection:
         return count
 
     def try_receive_into(self, view: memoryview) -> int | None:
-        """The same without waiting: None when nothing is there."""
+        """The same without waiting; None if no bytes are available."""
         if self._reader is not None:
             raise RuntimeError(f"two readers on {self._local}")
         if self.is_closed:
@@ -240,7 +266,7 @@ class SimulatedConnection:
         return 0 if self.incoming.is_ended else None
 
     async def readable(self) -> None:
-        """Waits until there is something to receive, an end or an error included."""
+        """Waits until there are bytes, an end or an error to receive."""
         while not (self.is_gone or self.incoming.arrived or self.incoming.is_ended):
             await self._wait()
 
@@ -252,7 +278,7 @@ class SimulatedConnection:
             self._reader = None
 
     async def send(self, buffers: Sequence[Buffer | FileSlice]) -> None:
-        """Returns when everything is on its way; waits while the window is full. A failed send ends the connection."""
+        """Returns when all data is sent; waits while the window is full. A failed send closes the connection."""
         if self._is_sending:
             raise RuntimeError(f"two writers on {self._local}")
         self._is_sending = True
@@ -277,7 +303,7 @@ class SimulatedConnection:
             if gathered:
                 await self._push(b"".join(gathered))
         except BaseException:
-            self.close()  # half a frame would poison the stream
+            self.close()  # a partial frame would corrupt the stream
             raise
         finally:
             self._is_sending = False
@@ -286,7 +312,7 @@ class SimulatedConnection:
                     buffer.release()
 
     def close(self) -> None:
-        """Ends it; the other end learns that behind what was sent, by a reset if something was left unread."""
+        """Closes this end; the other end learns it after the sent data, by a reset if data was left unread."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -297,7 +323,7 @@ class SimulatedConnection:
         self._forget()
 
     def vanish(self) -> None:
-        """The machine lost its power: the other end learns nothing."""
+        """Closes this end of a machine that lost power; the other end is not notified."""
         self.is_closed = self.has_vanished = True
         self.host.ends.pop(self.number, None)
         if self.outgoing.stalled:
@@ -305,7 +331,7 @@ class SimulatedConnection:
         self._forget()
 
     def break_off(self, why: str) -> None:
-        """This end sees a reset; the other end sees nothing of it until it sends."""
+        """Breaks this end with a reset; the other end notices only when it sends."""
         if not self.is_gone:
             self.error = why
             self.network.note("broken", self)
@@ -313,17 +339,17 @@ class SimulatedConnection:
             self.wake_writer()
 
     def wake_reader(self) -> None:
-        """Something changed for whoever receives."""
+        """Wakes the receiving task after a change."""
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
     def wake_writer(self) -> None:
-        """Something changed for whoever sends."""
+        """Wakes the sending task after a change."""
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
 
     def _fits(self, buffer: Buffer | FileSlice) -> TypeGuard[Buffer]:
-        """Whether it can leave as it is: the usual case, worth a shortcut."""
+        """Whether the buffer can be sent in one piece: a fast path for the usual case."""
         if isinstance(buffer, FileSlice):
             return False
         return 0 < len(buffer) <= self.network.window_bytes - self.outgoing.in_flight_bytes

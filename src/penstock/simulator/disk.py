@@ -1,7 +1,7 @@
 """The Disk port of one life of a node: the node's lossy disk, until that life ends.
 
-Files die with the process by themselves (see `host.lossy`); this door keeps the remains of a killed process from
-opening new ones while they are swept up.
+Open files die with the process (see `host.lossy`); this wrapper keeps the tasks of a killed process from opening new
+ones while they are unwound.
 """
 
 import errno
@@ -12,7 +12,7 @@ from penstock.model.ports import File, FileSlice
 
 
 class LifeDisk:
-    """A LossyDisk that can be taken away."""
+    """A LossyDisk that can be revoked."""
 
     def __init__(self, disk: LossyDisk) -> None:
         self._disk = disk
@@ -25,11 +25,11 @@ class LifeDisk:
 
     @property
     def boot_id(self) -> str:
-        """Names the life of the page cache."""
+        """Identifies the page cache."""
         return self._inner().boot_id
 
     def open(self, path: str, *, create: bool = False) -> LossyFile:
-        """Opens for reading and writing; `create` makes the file if it is missing."""
+        """Opens a file for reading and writing; `create` creates it if it is missing."""
         return self._inner().open(path, create=create)
 
     def exists(self, path: str) -> bool:
@@ -41,7 +41,7 @@ class LifeDisk:
         return self._inner().list(path)
 
     def make_dir(self, path: str) -> None:
-        """Makes the directory and its parents; no error if it exists."""
+        """Creates the directory and its parents; no error if it exists."""
         self._inner().make_dir(path)
 
     def remove_dir(self, path: str) -> None:
@@ -57,7 +57,7 @@ class LifeDisk:
         self._inner().unlink(path)
 
     async def sync_many(self, files: Sequence[File]) -> Sequence[OSError | None]:
-        """Syncs files side by side; for each, what went wrong."""
+        """Syncs files; returns an error or None for each."""
         return await self._inner().sync_many(files)
 
     async def sync_dir(self, path: str) -> None:
@@ -65,11 +65,11 @@ class LifeDisk:
         await self._inner().sync_dir(path)
 
     async def sync_all(self) -> None:
-        """Returns when everything that was written to this disk so far is on stable storage."""
+        """Returns when everything written to this disk so far is on stable storage."""
         await self._inner().sync_all()
 
     def free_bytes(self) -> int:
-        """How much more fits."""
+        """Free space on the disk."""
         return self._inner().free_bytes()
 
     def is_resident(self, part: FileSlice) -> bool:

@@ -4,13 +4,13 @@ from random import Random
 
 
 class SimulatedEntropy:
-    """Repeats itself with the seed."""
+    """Random values that repeat with the seed."""
 
     def __init__(self, stream: Random) -> None:
         self._stream = stream
 
     def token(self, size_bytes: int) -> bytes:
-        """That many bytes."""
+        """`size_bytes` random bytes."""
         return self._stream.randbytes(size_bytes)
 
     def below(self, end: int) -> int:

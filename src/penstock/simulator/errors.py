@@ -1,8 +1,8 @@
-"""How a run can go wrong, apart from what the code under test does."""
+"""Errors of a run, as opposed to errors that the code under test handles."""
 
 
 class SimulationError(RuntimeError):
-    """The run itself went wrong."""
+    """The run itself failed."""
 
 
 class Deadlock(SimulationError):
@@ -14,8 +14,8 @@ class TooManyEvents(SimulationError):
 
 
 class Unhandled(SimulationError):
-    """An exception that nobody handled; it is the cause."""
+    """An unhandled exception, which is the cause of this one."""
 
 
 class Forbidden(SimulationError):
-    """Something that has no place in a simulation."""
+    """A call that is not allowed in a simulation."""

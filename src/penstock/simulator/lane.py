@@ -1,7 +1,7 @@
-"""Lanes: whose callbacks these are. A lane is one life of one node.
+"""Lanes: the owners of callbacks. A lane is one life of one node.
 
-The lane travels in the context of every task and callback, so whatever a node starts belongs to it. A held lane's
-callbacks wait and come in a burst; an ended lane's callbacks never run again, as after SIGKILL.
+The lane is part of the context of every task and callback, so everything that a node starts belongs to it. The
+callbacks of a held lane wait and run in a burst; those of an ended lane never run again, as after SIGKILL.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ class Lane:
         self.gate = Gate.OPEN
         self.held: list[asyncio.Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
-        """Strong references: a task must not vanish when the garbage collector likes. In order of creation."""
+        """Strong references, so that the garbage collector does not remove tasks. In order of creation."""
         self.prune_at = 64
         self.context = Context()
         self.context.run(LANE.set, self)
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
-        """Keeps a task, and forgets those that are done with nothing left to tell."""
+        """Keeps a task, and drops finished ones without an unseen error."""
         tasks = self.tasks
         tasks.append(task)
         if len(tasks) >= self.prune_at:
@@ -49,12 +49,12 @@ class Lane:
         return [task for task in self.tasks if not task.done()]
 
     def unseen_errors(self) -> list[asyncio.Task[Any]]:
-        """Tasks that failed without anybody looking."""
+        """Failed tasks whose exception was not retrieved."""
         return [task for task in self.tasks if has_unseen_error(task)]
 
     def close_tasks(self) -> None:
-        """Unwinds what is suspended, so that nothing is left to the garbage collector. Errors on the way are void."""
-        for _ in range(CLEANUPS_MAX):  # whoever cleans up may start tasks for it
+        """Unwinds suspended tasks, so that nothing is left to the garbage collector. Errors are ignored."""
+        for _ in range(CLEANUPS_MAX):  # cleanup code may start new tasks
             tasks, self.tasks = self.tasks, []
             for task in tasks:
                 self._close(task)
@@ -66,7 +66,7 @@ class Lane:
             return
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         coroutine: Any = task.get_coro()
-        with suppress(BaseException):  # it is dead; what its cleanup thinks of that interests nobody
+        with suppress(BaseException):  # errors in the cleanup of a dead task are ignored
             self.context.run(coroutine.close)
 
 
@@ -74,5 +74,5 @@ LANE: ContextVar[Lane] = ContextVar("LANE")
 
 
 def has_unseen_error(task: asyncio.Task[Any]) -> bool:
-    """Whether it failed and nobody asked for the exception yet."""
+    """Whether it failed and its exception was not retrieved yet."""
     return bool(task._log_traceback)

@@ -1,4 +1,4 @@
-"""One direction between two hosts: how long bytes take, and whether they pass at all.
+"""One direction between two hosts: its delays, and whether it passes data at all.
 
 TCP hides loss behind retransmission, so loss is delay here, and a cut link holds bytes back until it heals or the
 sender gives up. Nothing is ever dropped from the middle of a stream.
@@ -7,10 +7,7 @@ sender gives up. Nothing is ever dropped from the middle of a stream.
 from dataclasses import dataclass, replace
 from math import log
 from random import Random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from penstock.simulator.connection import Pipe
+from typing import Protocol
 
 
 @dataclass(slots=True)
@@ -19,7 +16,7 @@ class LinkSettings:
 
     delay_s_min: float = 0.0001
     delay_s_mean: float = 0.0005
-    """On top of the minimum, exponential."""
+    """Mean of the exponential delay on top of the minimum."""
     loss: float = 0.0
     """Chance that a piece must be sent again, after 0.2 s, 0.4 s, …"""
     straggler: float = 0.0
@@ -31,12 +28,22 @@ class LinkSettings:
     """Bandwidth of the link, shared by its connections; 0 is no limit."""
 
     def copy(self) -> "LinkSettings":
-        """For a link that is to differ."""
+        """A copy, for a link with settings of its own."""
         return replace(self)
 
 
+class Waiting(Protocol):
+    """A pipe whose pieces or acknowledgements wait for a link."""
+
+    def release(self) -> None:
+        """Sends pieces that were held back."""
+
+    def acknowledge(self) -> None:
+        """Sends acknowledgements that were held back."""
+
+
 class Link:
-    """From one host to another."""
+    """The link from one host to another."""
 
     __slots__ = (
         "acks_waiting",
@@ -56,16 +63,16 @@ class Link:
         self.settings = settings
         self.stream = stream
         self.cuts = 0
-        """How many partitions cut it now."""
+        """Number of partitions that cut it now."""
         self.clogged_until_s = 0.0
         self.free_at_s = 0.0
-        self.stalled: dict[Pipe, None] = {}
+        self.stalled: dict[Waiting, None] = {}
         """Pipes with pieces that wait for this link."""
-        self.acks_waiting: dict[Pipe, None] = {}
+        self.acks_waiting: dict[Waiting, None] = {}
         """Pipes of the other direction whose acknowledgements wait for this link."""
 
     def delay_s(self) -> float:
-        """How long the next piece takes."""
+        """Draws the delay of the next piece."""
         settings, stream = self.settings, self.stream
         delay_s = settings.delay_s_min - log(1.0 - stream.random()) * settings.delay_s_mean  # expovariate, but faster
         if settings.loss:
@@ -78,7 +85,7 @@ class Link:
         return delay_s
 
     def arrival_s(self, now_s: float, size_bytes: int) -> float:
-        """When a piece that leaves now arrives."""
+        """Arrival time of a piece that is sent now."""
         rate = self.settings.bytes_per_s
         if rate:
             now_s = self.free_at_s = max(self.free_at_s, now_s) + size_bytes / rate

@@ -1,8 +1,8 @@
 """An asyncio event loop on virtual time.
 
-Callbacks run in the order in which they were asked for; when none is ready, time jumps to the next timer (ties: the one
-asked for first). There are no threads, sockets or signals, so a run depends on nothing but the code and its seed.
-Trouble is loud: an exception nobody handled, nothing left to wait for, or too many events end the run with an error.
+Callbacks run in the order in which they were scheduled; when none is ready, time jumps to the next timer (ties: the one
+scheduled first). There are no threads, sockets or signals, so a run depends only on the code and its seed. An unhandled
+exception, a deadlock or too many events end the run with an error.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ Ts = TypeVarTuple("Ts")
 Handler: TypeAlias = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 START_S = 1_000.0
-"""What the clock of every loop shows first; the same for all seeds."""
+"""Initial time of every loop; the same for all seeds."""
 
 EVENTS_MAX = 20_000_000
-"""Callbacks in one loop's life."""
+"""Maximum number of callbacks in one loop's life."""
 
 EVENTS_PER_INSTANT_MAX = 500_000
-"""Callbacks without time moving: more than that is a busy loop."""
+"""Maximum number of callbacks while time stands still: more is a busy loop."""
 
 COLLECT_EVERY_EVENTS = 100_000
 """Garbage is collected at fixed points of the run, see `World`."""
@@ -68,7 +68,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now_s
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> Callback:
-        """Runs after everything that is ready now."""
+        """Schedules a callback after all that are ready now."""
         if self._is_closed:
             raise RuntimeError("Event loop is closed")
         handle = Callback(callback, args, copy_context() if context is None else context)
@@ -78,13 +78,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Callback:
-        """Runs when that many seconds have passed."""
+        """Schedules a callback in `delay` seconds."""
         return self._at(self._now_s + delay, callback, args, context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Callback:
-        """Runs at that time, or now if it has passed."""
+        """Schedules a callback at that time, or now if it has passed."""
         return self._at(when, callback, args, context)
 
     def _at(
@@ -111,7 +111,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """A task in the lane of its context, by default the caller's."""
+        """Creates a task in the lane of its context, by default the caller's."""
         if self._is_closed:
             if isinstance(coro, Coroutine):
                 coro.close()
@@ -154,21 +154,21 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.raise_failure()
 
     def stop(self) -> None:
-        """Ends the run after the callback that runs now."""
+        """Ends the run after the current callback."""
         self._is_stopping = True
 
     def is_running(self) -> bool:
-        """Whether it runs now."""
+        """Whether the loop is running."""
         return _get_running_loop() is self
 
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the loop was closed."""
         return self._is_closed
 
     def close(self) -> None:
-        """Drops everything that waits; suspended coroutines are unwound."""
+        """Drops all pending callbacks and unwinds suspended coroutines."""
         self._must_be_idle()
-        _set_running_loop(self)  # who cleans up finds this loop, and does not make one of the real world
+        _set_running_loop(self)  # cleanup code finds this loop, and does not create a real one
         try:
             for lane in self._lanes:
                 self._unwind(lane)
@@ -187,19 +187,19 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # --- lanes
 
     def new_lane(self, name: str) -> Lane:
-        """A lane for one life of a node."""
+        """Creates a lane for one life of a node."""
         lane = Lane(name)
         self._lanes.append(lane)
         return lane
 
     def hold(self, lane: Lane) -> None:
-        """The lane's callbacks wait from now on."""
+        """Makes the lane's callbacks wait from now on."""
         if lane.gate is Gate.OPEN:
             lane.gate = Gate.HELD
             self._gates_shut += 1
 
     def release(self, lane: Lane) -> None:
-        """What waited runs now, in order."""
+        """Schedules the lane's waiting callbacks now, in order."""
         if lane.gate is Gate.HELD:
             lane.gate = Gate.OPEN
             self._gates_shut -= 1
@@ -207,7 +207,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             lane.held.clear()
 
     def end(self, lane: Lane) -> None:
-        """The lane's callbacks never run again; its coroutines are unwound where they can do no harm."""
+        """Ends the lane: its callbacks never run again; its coroutines are unwound where they can do no harm."""
         if lane.gate is Gate.ENDED:
             return
         if lane.gate is Gate.OPEN:
@@ -219,29 +219,29 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # --- errors
 
     def get_exception_handler(self) -> Handler | None:
-        """Whoever was set."""
+        """The handler that was set, or None."""
         return self._handler
 
     def set_exception_handler(self, handler: Handler | None) -> None:
-        """From now on unhandled exceptions go there and do not fail the run."""
+        """Passes unhandled exceptions to the handler from now on; they do not fail the run."""
         self._handler = handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Remembers the failure and stops the run."""
+        """Records the failure and stops the run."""
         self.failures.append(context)
         self.stop()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Called by asyncio for what nobody handled."""
+        """Called by asyncio for unhandled exceptions."""
         if self._is_unwinding:
-            return  # the remains of a killed process tell each other what nobody will hear
+            return  # errors while the tasks of a killed process are unwound do not count
         if self._handler is None:
             self.default_exception_handler(context)
         else:
             self._handler(self, context)
 
     def raise_failure(self) -> None:
-        """Raises if some exception was not handled."""
+        """Raises if an exception was not handled."""
         if self.failures:
             context = self.failures[0]
             raise Unhandled(f"{context.get('message', 'unhandled exception')} (of {len(self.failures)})") from (
@@ -249,7 +249,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             )
 
     def raise_unseen(self) -> None:
-        """Raises if a task failed and nobody looked; lives that were ended do not count."""
+        """Raises if a task failed and its exception was not retrieved; ended lives do not count."""
         self.raise_failure()
         for lane in self._lanes:
             for task in lane.unseen_errors() if lane.gate is not Gate.ENDED else ():
@@ -260,7 +260,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Only off."""
+        """Only off is allowed."""
         if enabled:
             raise Forbidden("asyncio's debug mode reads the real clock")
 
@@ -315,7 +315,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             lane.held.append(handle)
         else:
             self._is_unwinding = True
-            handle.cancel()  # lets go of what it would have told
+            handle.cancel()  # releases its callback and arguments
             self._is_unwinding = False
         return True
 
@@ -378,5 +378,5 @@ for _name in [name for name in dir(asyncio.AbstractEventLoop) if not name.starts
 
 
 def new_loop(events_max: int = EVENTS_MAX, events_per_instant_max: int = EVENTS_PER_INSTANT_MAX) -> VirtualLoop:
-    """A loop at the beginning of time."""
+    """Creates a loop at time START_S."""
     return VirtualLoop(events_max, events_per_instant_max)  # type: ignore[abstract]  # the rest is forbidden above

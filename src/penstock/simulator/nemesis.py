@@ -1,7 +1,7 @@
-"""Faults that come by themselves, each kind from its own stream, as strong as the world's options say.
+"""Random faults, each kind from its own stream, with the strengths of the world's options.
 
-`torment` begins, `calm` ends: it heals everything and starts whoever is down, for the second phase of a run in which
-the nodes must find together again.
+`torment` starts them. `calm` ends them, heals everything and starts nodes that are down, for the second phase of a run,
+in which the nodes must recover.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ Fault: TypeAlias = Callable[[Random], Coroutine[Any, Any, None]]
 
 
 class Nemesis:
-    """Torments some nodes of a world. Others, such as clients, are only met by cuts and resets."""
+    """Injects faults into some nodes of a world. Bystanders, such as clients, get only cuts, clogs and resets."""
 
     def __init__(self, world: World, targets: Sequence[str], bystanders: Sequence[str] = ()) -> None:
         self._world = world
@@ -25,12 +25,12 @@ class Nemesis:
         self._tasks: list[asyncio.Task[None]] = []
         self._downed = 0
         self.faults = 0
-        """How many were done."""
+        """Number of faults so far."""
         assert self._targets
         assert len(self._everybody) > 1
 
     def torment(self) -> None:
-        """Begins."""
+        """Starts the faults."""
         options = self._world.options
         kinds: dict[str, tuple[float, Fault]] = {
             "partition": (options.partition_every_s, self._partition),
@@ -47,11 +47,11 @@ class Nemesis:
                 self._begin(self._repeat(every_s, fault, self._world.streams.stream("nemesis", kind)))
 
     def add(self, fault: Coroutine[Any, Any, None]) -> None:
-        """Begins a fault of somebody else's, which `calm` ends as well."""
+        """Starts a fault of the caller, which `calm` ends as well."""
         self._begin(fault)
 
     def calm(self) -> None:
-        """Ends everything that `torment` began: all nodes run, all links pass, all clocks are right."""
+        """Ends all faults: all nodes run, all links pass, all clocks are correct."""
         world = self._world
         for task in self._tasks:
             task.cancel()
@@ -76,7 +76,7 @@ class Nemesis:
             self.faults += 1
             self._begin(fault(random))
 
-    # --- one fault each; what must be undone is undone by the same coroutine
+    # --- one coroutine per fault, which also undoes it if necessary
 
     async def _partition(self, random: Random) -> None:
         options, names = self._world.options, self._everybody

@@ -1,7 +1,7 @@
-"""The Network port over named virtual hosts, and the faults that can be done to it.
+"""The Network port over named virtual hosts, and its faults.
 
-A connection lives as TCP's do: see `connection` and `link`. Whatever travels belongs to the network and not to a node,
-so it goes on when its sender is paused, killed or tired of waiting. Two nodes talk over independent connections with
+Connections behave as in TCP: see `connection` and `link`. Data in flight belongs to the network and not to a node, so
+it still travels when its sender is paused, killed or has stopped waiting. Two nodes use independent connections with
 independent delays: order holds inside one connection and nowhere else.
 """
 
@@ -31,19 +31,19 @@ class Host:
         self.name = name
         self.has_power = True
         self.is_blackhole = False
-        """Swallows attempts to connect, as a firewall does."""
+        """Drops connection attempts, as a firewall does."""
         self.listeners: dict[int, SimulatedListener] = {}
         self.ends: dict[int, SimulatedConnection] = {}
         self._next_port = EPHEMERAL_PORT_FIRST
 
     def free_port(self) -> int:
-        """A port nobody had before."""
+        """An ephemeral port that was not used before."""
         self._next_port += 1
         return self._next_port
 
 
 class SimulatedListener:
-    """A place where connections arrive; they queue in the kernel until they are accepted."""
+    """A listening socket; connections queue in the kernel until they are accepted."""
 
     def __init__(self, host: Host, port: int) -> None:
         self._host = host
@@ -59,11 +59,11 @@ class SimulatedListener:
 
     @property
     def is_full(self) -> bool:
-        """Whether the queue takes no more."""
+        """Whether the queue is full."""
         return len(self._queue) >= BACKLOG_MAX
 
     async def accept(self) -> SimulatedConnection:
-        """The next connection."""
+        """Waits for the next connection."""
         while not self._queue:
             if self._is_closed:
                 raise OSError(errno.EBADF, f"{self.address} is closed")
@@ -77,12 +77,12 @@ class SimulatedListener:
         return self._queue.popleft()
 
     def push(self, connection: SimulatedConnection) -> None:
-        """A connection arrived."""
+        """Queues a connection that arrived."""
         self._queue.append(connection)
         self._wake()
 
     def close(self) -> None:
-        """Accepts no more; what queues is closed."""
+        """Stops accepting connections; queued ones are closed."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -108,7 +108,7 @@ class Partition:
         self._links = links
 
     def heal(self) -> None:
-        """Ends the cuts; again does nothing."""
+        """Ends the cuts; further calls do nothing."""
         self._network.partitions.pop(self, None)
         links, self._links = self._links, []
         for link in links:
@@ -123,14 +123,14 @@ class SimulatedNetwork:
     def __init__(self, loop: VirtualLoop, streams: Streams, trace: Trace) -> None:
         self.loop = loop
         self.settings = LinkSettings()
-        """Of all links that were not given their own."""
+        """Settings of all links that have none of their own."""
         self.window_bytes = 256 * 1024
         """Unread bytes that one direction of a connection holds before `send` waits."""
         self.give_up_s = 20.0
         """A connection breaks when nothing was acknowledged for that long."""
         self.connect_timeout_s = 10.0
         self.partitions: dict[Partition, None] = {}
-        """Those that have not healed."""
+        """Partitions that have not healed."""
         self._streams = streams
         self._trace = trace
         self._hosts: dict[str, Host] = {}
@@ -141,17 +141,17 @@ class SimulatedNetwork:
     # --- hosts and links
 
     def host(self, name: str) -> Host:
-        """The host with that name; made if it is new."""
+        """The host with that name; created if it is new."""
         if name not in self._hosts:
             self._hosts[name] = Host(name)
         return self._hosts[name]
 
     def hosts(self) -> list[str]:
-        """All names, in the order in which they came."""
+        """All host names, in order of creation."""
         return list(self._hosts)
 
     def link(self, source: str, target: str) -> Link:
-        """The direction from one host to another."""
+        """The link from one host to another."""
         link = self._links.get((source, target))
         if link is None:
             link = Link(source, target, self.settings, self._streams.stream("link", source, target))
@@ -159,13 +159,13 @@ class SimulatedNetwork:
         return link
 
     def passes(self, link: Link) -> bool:
-        """Whether something can arrive over the link now."""
+        """Whether data can arrive over the link now."""
         return link.cuts == 0 and self.loop.time() >= link.clogged_until_s and self._hosts[link.target].has_power
 
-    # --- what nodes do
+    # --- operations of nodes
 
     def listen(self, host: Host, port: int) -> SimulatedListener:
-        """Opens a place for connections."""
+        """Opens a listening socket."""
         port = port or host.free_port()
         if port in host.listeners:
             raise OSError(errno.EADDRINUSE, f"{host.name}:{port} is taken")
@@ -173,7 +173,7 @@ class SimulatedNetwork:
         return listener
 
     async def connect(self, source: Host, name: str, port: int) -> SimulatedConnection:
-        """Opens a connection: knocks, and knocks again after 1, 2, 4 … seconds when nobody answers."""
+        """Opens a connection; retries after 1, 2, 4 … seconds if there is no answer."""
         target = source if name in HERE else self._hosts.get(name)
         if target is None:
             raise OSError(errno.EHOSTUNREACH, f"no host {name}")
@@ -220,7 +220,7 @@ class SimulatedNetwork:
     # --- faults
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> Partition:
-        """Nothing passes in these directions until the partition heals; what is under way waits for that."""
+        """Cuts these directions until the partition heals; data in flight waits for that."""
         links = [self.link(source, target) for source, target in pairs]
         for link in links:
             link.cuts += 1
@@ -230,14 +230,14 @@ class SimulatedNetwork:
         return partition
 
     def clog(self, source: str, target: str, seconds: float) -> None:
-        """Nothing arrives in this direction for a while; then everything does."""
+        """Holds up all data in this direction for a while, then delivers it."""
         link = self.link(source, target)
         link.clogged_until_s = max(link.clogged_until_s, self.loop.time() + seconds)
         self.note_link("clog", link)
         self.at(link.clogged_until_s, self.kick, link)
 
     def reset(self, one: str, other: str, *, is_one_sided: bool = False) -> int:
-        """Breaks all connections between two hosts, for both or only as `one` sees it. Returns how many."""
+        """Breaks all connections between two hosts, at both ends or only at `one`. Returns their number."""
         ends = [end for end in self._hosts[one].ends.values() if end.outgoing.target.host.name == other]
         for end in ends:
             end.break_off("reset by the network")
@@ -248,7 +248,7 @@ class SimulatedNetwork:
         return len(ends)
 
     def heal_all(self) -> None:
-        """No cut, no clog, no blackhole."""
+        """Ends all cuts, clogs and blackholes."""
         for host in self._hosts.values():
             host.is_blackhole = False
         for partition in list(self.partitions):
@@ -259,7 +259,7 @@ class SimulatedNetwork:
                 self.kick(link)
 
     def end_process(self, name: str) -> None:
-        """A process died: the kernel closes its sockets, and what was sent still arrives."""
+        """Closes the sockets of a dead process, as the kernel does; sent data still arrives."""
         host = self._hosts[name]
         for listener in list(host.listeners.values()):
             listener.close()
@@ -267,7 +267,7 @@ class SimulatedNetwork:
             end.close()
 
     def cut_power(self, name: str) -> None:
-        """A machine died: its peers hear nothing."""
+        """Cuts the power of a machine; its peers are not notified."""
         host = self._hosts[name]
         host.has_power = False
         for end in list(host.ends.values()):
@@ -276,21 +276,21 @@ class SimulatedNetwork:
             listener.close()
 
     def restore_power(self, name: str) -> None:
-        """The machine is back, and knows nothing of its old connections."""
+        """Restores the power of a machine, without its old connections."""
         host = self._hosts[name]
         if not host.has_power:
             host.has_power = True
             for link in [link for link in self._links.values() if link.target == name]:
                 self.kick(link)
 
-    # --- what pipes ask for
+    # --- for pipes
 
     def at(self, time_s: float, callback: Callable[..., object], *args: Any) -> Callback:
-        """A callback of the network itself, in nobody's lane."""
+        """Schedules a callback of the network itself, which belongs to no lane."""
         return self.loop.call_at(time_s, callback, *args, context=self._context)
 
     def kick(self, link: Link) -> None:
-        """The link may pass again: what waits for it is sent again after its delay."""
+        """Sends waiting data and acknowledgements again, each after a delay, if the link passes."""
         if not self.passes(link):
             return
         stalled, link.stalled = link.stalled, {}
@@ -301,7 +301,7 @@ class SimulatedNetwork:
             self.at(self.loop.time() + link.delay_s(), pipe.acknowledge)
 
     def answer_reset(self, pipe: Pipe) -> None:
-        """Data came for an end that is gone: its machine says so, if the way back is open."""
+        """Answers data for an end that is gone with a reset, if the link back passes."""
         self.at(self.loop.time() + pipe.way_back.delay_s(), self._deliver_reset, pipe)
 
     def _deliver_reset(self, pipe: Pipe) -> None:
@@ -309,11 +309,11 @@ class SimulatedNetwork:
             pipe.source.break_off("reset by peer")
 
     def note(self, kind: str, end: SimulatedConnection, *details: object) -> None:
-        """A row about a connection."""
+        """Adds a row about a connection to the trace."""
         self._trace.note(kind, end.host.name, end.number, *details)
 
     def note_link(self, kind: str, link: Link) -> None:
-        """A row about a link."""
+        """Adds a row about a link to the trace."""
         self._trace.note(kind, link.source, link.target)
 
 
@@ -326,14 +326,14 @@ class NodeNetwork:
         self.is_revoked = False
 
     async def listen(self, host: str, port: int) -> SimulatedListener:
-        """Port 0 takes a free one."""
+        """Starts to listen; port 0 selects a free port."""
         self._check()
         if host not in HERE and host != self._host.name:
             raise OSError(errno.EADDRNOTAVAIL, f"{self._host.name} is not {host}")
         return self._network.listen(self._host, port)
 
     async def connect(self, host: str, port: int) -> SimulatedConnection:
-        """OSError when nobody answers."""
+        """Opens a connection. Raises OSError if there is no answer."""
         self._check()
         return await self._network.connect(self._host, host, port)
 

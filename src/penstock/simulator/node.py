@@ -1,4 +1,4 @@
-"""A node: a name, a program, and the machine under it. The machine outlives the program's lives."""
+"""A node: a name, a program, and the machine that runs it. The machine outlives the program's lives."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from penstock.simulator.workers import SimulatedWorkers
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The world as one life of a node sees it."""
+    """The ports of one life of a node."""
 
     name: str
     clock: SimulatedClock
@@ -37,13 +37,13 @@ Main: TypeAlias = Callable[[Ports], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """From a start to an end."""
+    """One run of the program, from its start to its end."""
 
     lane: Lane
     ports: Ports
 
     def revoke(self) -> None:
-        """Whatever is left of this life can do no more."""
+        """Revokes network and disk, so that remaining tasks of this life have no effect."""
         self.ports.network.is_revoked = True
         self.ports.disk.is_revoked = True
 
@@ -55,7 +55,7 @@ class Node:
         self.name = name
         self.main = main
         self.tolerates = tolerates
-        """Errors by which the program may end; any other fails the run."""
+        """Errors with which the program may end; any other fails the run."""
         self.clock = SimulatedClock(loop.time)
         self.disk: LossyDisk
         self.life: Life | None = None
@@ -64,7 +64,7 @@ class Node:
 
     @property
     def is_up(self) -> bool:
-        """Whether the program runs, be it paused."""
+        """Whether the program runs or is paused."""
         return self.life is not None
 
 

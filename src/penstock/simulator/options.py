@@ -1,6 +1,6 @@
-"""How bad a world is: which faults exist and how strong they are. Each seed draws its own mix (a swarm).
+"""Fault options of a world: which faults exist and how strong they are. Each seed draws its own mix (swarm testing).
 
-A mix without some fault finds what a mix of everything hides: a bug that needs long quiet is not found in a storm.
+A mix without some faults finds bugs that a mix of all hides: a bug that needs a long quiet period, for example.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ CLOCK_FAULTS = ("step", "drift", "strobe")
 
 @dataclass(slots=True)
 class FaultOptions:
-    """Everything off. `…_every_s` is the mean time between two such faults in the whole world; 0 is never."""
+    """Off by default. `…_every_s` is the mean time between two faults of a kind in the whole world; 0 is never."""
 
     # links, all the time
     delay_s_mean: float = 0.0005
@@ -38,7 +38,7 @@ class FaultOptions:
     power_cut_every_s: float = 0.0
     down_s_max: float = 10.0
     down_nodes_max: int = 1
-    """How many may be down at once by our hand: the budget that keeps a promise testable."""
+    """How many nodes faults may take down at once: a bound under which guarantees can be tested."""
     pause_every_s: float = 0.0
     pause_s_max: float = 10.0
 
@@ -60,7 +60,7 @@ class FaultOptions:
 
 
 def draw_options(random: Random) -> FaultOptions:
-    """A mix: every kind of fault exists in about half of all worlds, with a drawn strength."""
+    """Draws a mix: every kind of fault exists in about half of all worlds, with a random strength."""
 
     def maybe(low: float, high: float) -> float:
         strength = random.uniform(low, high)

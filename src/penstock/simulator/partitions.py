@@ -1,4 +1,4 @@
-"""Shapes of partitions, as the directions that are cut. `SimulatedNetwork.cut` takes them."""
+"""Shapes of partitions, as lists of cut directions for `SimulatedNetwork.cut`."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -7,18 +7,18 @@ Pairs = list[tuple[str, str]]
 
 
 def one_way(source: str, target: str) -> Pairs:
-    """What `source` sends does not arrive; what `target` sends does."""
+    """Data from `source` to `target` does not arrive; the other direction works."""
     return [(source, target)]
 
 
 def between(left: Iterable[str], right: Iterable[str]) -> Pairs:
-    """Nobody on the left reaches anybody on the right, nor the other way round."""
+    """No host on the left reaches a host on the right, nor the reverse."""
     right = list(right)
     return [pair for one in left for other in right for pair in ((one, other), (other, one))]
 
 
 def isolate(one: str, others: Iterable[str]) -> Pairs:
-    """One is alone."""
+    """One host is cut off from all others."""
     return between([one], [other for other in others if other != one])
 
 
@@ -33,7 +33,7 @@ def split(names: Sequence[str], random: Random) -> Pairs:
 
 
 def bridge(names: Sequence[str], random: Random) -> Pairs:
-    """Two halves that do not see each other, and one in the middle that sees both."""
+    """Two halves that do not reach each other, and one host that reaches both."""
     shuffled = list(names)
     random.shuffle(shuffled)
     halves = shuffled[1:]
@@ -42,7 +42,7 @@ def bridge(names: Sequence[str], random: Random) -> Pairs:
 
 
 def ring(names: Sequence[str], random: Random) -> Pairs:
-    """Everybody sees a majority, and no two see the same one."""
+    """Every host reaches a majority, and no two reach the same one."""
     shuffled = list(names)
     random.shuffle(shuffled)
     count = len(shuffled)

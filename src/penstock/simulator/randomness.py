@@ -1,7 +1,7 @@
-"""One seed, many independent streams.
+"""Independent random streams from one seed.
 
-Every node, link and disk draws from a stream of its own, named by a label; a draw more in one place shifts nothing
-elsewhere, so a failing seed keeps its story while the code around it changes.
+Every node, link and disk draws from a stream of its own, named by a label; an extra draw in one place changes nothing
+elsewhere, so a failing seed still reproduces while the code around it changes.
 """
 
 from hashlib import blake2b
@@ -16,7 +16,7 @@ class Streams:
         self._streams: dict[tuple[str, ...], Random] = {}
 
     def stream(self, *label: str) -> Random:
-        """The stream with that label; the same one each time, so its draws go on."""
+        """The stream with that label; the same one each time, so its draws continue."""
         stream = self._streams.get(label)
         if stream is None:
             text = "\0".join((str(self.seed), *label)).encode()

@@ -1,6 +1,6 @@
-"""What happened, as one hash: equal hashes mean equal runs.
+"""The events of a run as one hash: equal hashes mean equal runs.
 
-Every row carries the time and the loop's count of events, so that runs which differ anywhere differ in the next row.
+Every row carries the time and the loop's count of events, so that runs that differ anywhere differ in the next row.
 """
 
 from hashlib import blake2b
@@ -12,7 +12,7 @@ FLUSH_ROWS = 256
 
 
 class Trace:
-    """The rows of one run. Only their hash is kept, unless asked."""
+    """The rows of one run. Only their hash is kept, unless `is_kept`."""
 
     def __init__(self, loop: VirtualLoop, *, is_kept: bool = False) -> None:
         self._loop = loop
@@ -22,7 +22,7 @@ class Trace:
         self.count = 0
 
     def note(self, kind: str, node: str, *details: object) -> None:
-        """Adds a row. Details are numbers, strings or bytes: nothing whose text holds an address in memory."""
+        """Adds a row. Details are numbers, strings or bytes: no object whose text contains a memory address."""
         self.count += 1
         loop = self._loop
         row = f"{int(loop.time() * 1e9)} {loop.events} {kind} {node}"

@@ -1,7 +1,7 @@
 """The Workers port: work runs inline, after a virtual delay and when one of a few virtual threads is free.
 
-As with threads, work that was handed in runs even if nobody waits for its result any more; unlike threads, it dies with
-the node, because its callback belongs to the node's lane.
+As with threads, submitted work runs even if its result is no longer awaited; unlike threads, it dies with the node,
+because its callback belongs to the node's lane.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class SimulatedWorkers:
         self.delay_s_mean = delay_s_mean
 
     def run(self, work: Callable[[], T], *, makes_many: bool = False) -> Awaitable[T]:
-        """What `work` returns or raises, later."""
+        """Result or exception of `work`, after a delay."""
         del makes_many
         result: asyncio.Future[T] = self._loop.create_future()
         begin_s = max(self._loop.time(), self._free_at_s[0])
@@ -35,7 +35,7 @@ class SimulatedWorkers:
         return result
 
     def breathe(self) -> None:
-        """Nobody waits for the interpreter: work runs inline."""
+        """Does nothing: work runs inline, so nothing waits for the interpreter."""
 
     def _finish(self, work: Callable[[], T], result: "asyncio.Future[T]") -> None:
         try:

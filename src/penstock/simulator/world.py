@@ -1,7 +1,8 @@
-"""A world: one seed, one loop, one network, and nodes that start, crash, pause and come back.
+"""A world: one seed, one loop, one network, and nodes that start, crash, pause and restart.
 
-A node is any `async def main(ports)`. Whatever happens leaves a row in the trace; two runs of one seed have the same
-`trace_hash`. Used as a context manager, a world also keeps the garbage collector from adding moments of its own.
+A node is any `async def main(ports)`. Every event adds a row to the trace; two runs of one seed have the same
+`trace_hash`. Used as a context manager, a world also turns off automatic garbage collection, which runs at other points
+in every run.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ COLLECT_EVERY_WORLDS = 50
 
 
 class World:
-    """See the module. Faults that come by themselves are in `nemesis`; here are those on command."""
+    """See the module. Random faults are in `nemesis`; this class has faults on command."""
 
     _worlds_since_collection: ClassVar[int] = 0
 
@@ -53,11 +54,11 @@ class World:
     # --- running
 
     def run(self, seconds: float) -> None:
-        """Lets that much virtual time pass."""
+        """Runs for that many seconds of virtual time."""
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
     def run_until(self, awaitable: Awaitable[T], *, limit_s: float) -> T:
-        """Runs until it is done; TimeoutError if that takes longer."""
+        """Runs until the awaitable is done; raises TimeoutError after `limit_s`."""
         return self.loop.run_until_complete(asyncio.wait_for(awaitable, limit_s))
 
     @property
@@ -70,7 +71,7 @@ class World:
         self.trace.note(kind, node, *details)
 
     def close(self) -> None:
-        """Unwinds everything."""
+        """Ends all lives and closes the loop."""
         if not self.loop.is_closed():
             for node in self.nodes.values():
                 if node.life is not None:
@@ -103,7 +104,7 @@ class World:
     # --- nodes
 
     def add(self, name: str, main: Main, *, tolerates: tuple[type[BaseException], ...] = ()) -> Node:
-        """A node that is not started yet."""
+        """Adds a node, without starting it."""
         assert name not in self.nodes, name
         node = Node(name, main, tolerates, self.loop)
         node.disk = make_disk(name, self.options, self.streams, self.trace)
@@ -132,14 +133,14 @@ class World:
         self.loop.create_task(self._live(node, life), context=life.lane.context.copy())
 
     def kill(self, name: str) -> None:
-        """SIGKILL: the program is gone between two callbacks; its disk and machine go on."""
+        """SIGKILL: ends the program between two callbacks; its disk and machine go on."""
         node = self.nodes[name]
         if node.life is not None:
             self.note("kill", name)
             self._end_process(node, node.life)
 
     def cut_power(self, name: str) -> None:
-        """The machine is gone, with everything that was not synced; peers hear nothing."""
+        """Cuts the power of the machine: unsynced data is lost, and peers are not notified."""
         node = self.nodes[name]
         self.note("power cut", name)
         if node.life is not None:
@@ -153,7 +154,7 @@ class World:
         self.start(name)
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: the program stands still; its machine still takes in bytes."""
+        """SIGSTOP: suspends the program; its machine still receives bytes."""
         node = self.nodes[name]
         if node.life is not None and not node.is_paused:
             self.note("pause", name)
@@ -161,7 +162,7 @@ class World:
             self.loop.hold(node.life.lane)
 
     def resume(self, name: str) -> None:
-        """SIGCONT: everything that waited comes at once."""
+        """SIGCONT: runs all waiting callbacks at once."""
         node = self.nodes[name]
         if node.life is not None and node.is_paused:
             self.note("resume", name)
@@ -177,7 +178,7 @@ class World:
         except (Exception, asyncio.CancelledError) as error:
             failure = error
         if node.life is not life:
-            return  # it was ended from outside; what its remains say while they are swept up does not count
+            return  # it was ended from outside; errors while its tasks are unwound do not count
         self.note("exit", node.name, *([type(failure).__name__] if failure else []))
         if failure is not None and not isinstance(failure, (asyncio.CancelledError, *node.tolerates)):
             message = f"{node.name} failed in the world of seed {self.seed}"

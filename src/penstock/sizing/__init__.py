@@ -1,1 +1,1 @@
-"""How large a cluster must be for a load: a pure model over what was measured and simulated."""
+"""Cluster sizing for a load: a pure model over measured and simulated coefficients."""

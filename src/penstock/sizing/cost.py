@@ -1,7 +1,7 @@
-"""What a load costs brokers, in CPU and memory.
+"""The CPU and memory that a load costs brokers.
 
-A broker is one Python process, and one core is what it makes use of. Costs are those of a broker that is busy; one that
-has little to do spends more on each request, and can afford it.
+A broker is one Python process and uses about one core. Costs are those of a busy broker; an idle broker spends more on
+each request, and has the CPU to spare.
 """
 
 from itertools import pairwise
@@ -18,8 +18,7 @@ SIZES: Final = ("tiny", "small", "batch", "large", "huge")
 def request_cpu_us(durability: Durability, value_bytes: float) -> float:
     """CPU of a busy broker for one request.
 
-    Between the sizes that were measured on straight lines of the logarithms; below the least the same as there, above
-    the greatest in proportion.
+    Log-linear interpolation between the measured sizes; constant below the smallest, proportional above the largest.
     """
     points = [
         (COEFFICIENTS[f"bytes.{durability}.{size}"].value, COEFFICIENTS[f"cpu.{durability}.{size}"].value)
@@ -46,22 +45,22 @@ def cores(load: Load) -> float:
 
 
 def usable_cores(durability: Durability, given: float) -> float:
-    """What a broker makes of the cores that it has."""
+    """The cores that a broker makes use of."""
     return min(given, 1.0) if given < 2 else max(1.0, COEFFICIENTS[f"second_core.{durability}"].value)
 
 
 def image_bytes(partitions: int) -> float:
-    """The metadata image of so many partitions, with the index that a controller keeps over it."""
+    """Memory of the metadata image of a number of partitions, with the controller's index over it."""
     whole = COEFFICIENTS["controller.memory"].value - COEFFICIENTS["memory.base"].value
     return whole * partitions / COEFFICIENTS["controller.partitions"].value
 
 
 def cpu_pages(load: Load) -> tuple[str, ...]:
-    """Where the costs of CPU were measured."""
+    """The result pages with the CPU measurements."""
     sizes = [COEFFICIENTS[f"cpu.{load.durability}.{size}"] for size in SIZES]
     return pages(*sizes, COEFFICIENTS["read.cpu"], COEFFICIENTS["density.idle"])
 
 
 def memory_pages() -> tuple[str, ...]:
-    """Where the costs of memory were measured."""
+    """The result pages with the memory measurements."""
     return pages(COEFFICIENTS["memory.base"], COEFFICIENTS["memory.replica"], COEFFICIENTS["controller.memory"])

@@ -1,4 +1,4 @@
-"""What is asked of a cluster, and what its brokers have."""
+"""The load of a cluster and the hardware of its brokers."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 DAY_S: Final = 86_400
 RECORD_OVERHEAD_BYTES: Final = 10
-"""What the format adds to the value of a record without key, at most; a batch adds 61 once."""
+"""Maximum overhead of the format for a record without key; a batch adds 61 bytes once."""
 BATCH_OVERHEAD_BYTES: Final = 61
 
 
@@ -14,40 +14,40 @@ class Durability(StrEnum):
     """When a record is acknowledged: the setting `durability` of a topic."""
 
     FSYNC = "fsync"
-    """Once it is on stable storage, on every replica in sync."""
+    """Once it is on stable storage on every replica of the ISR."""
     REPLICATED = "replicated"
-    """Once every replica in sync has it in its page cache."""
+    """Once every replica of the ISR has it in its page cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What producers and consumers do."""
+    """The load of producers and consumers."""
 
     write_bytes_s: float
-    """Of record values, as producers send them: compressed, where they compress."""
+    """Bytes of record values as producers send them, after compression if they compress."""
     read_fanout: float = 1.0
-    """How many times every byte is read."""
+    """How many times each byte is read."""
     replication_factor: int = 3
     partitions: int = 1
     retention_s: float = 7 * DAY_S
     record_bytes: float = 1_000
     batch_bytes: float = 64 * 1024
-    """What one request of a producer brings for a partition."""
+    """Bytes for one partition in one produce request."""
     durability: Durability = Durability.FSYNC
 
     @property
     def request_bytes(self) -> float:
-        """Of values, in one request."""
+        """Bytes of record values in one produce request."""
         return max(self.record_bytes, self.batch_bytes)
 
     @property
     def requests_s(self) -> float:
-        """Of producers."""
+        """Produce requests per second."""
         return self.write_bytes_s / self.request_bytes
 
     @property
     def stored_bytes_s(self) -> float:
-        """Values, and what the format adds to them."""
+        """Record values plus the overhead of the format."""
         per_record = self.record_bytes + RECORD_OVERHEAD_BYTES
         per_request = per_record * self.request_bytes / self.record_bytes + BATCH_OVERHEAD_BYTES
         return self.requests_s * per_request
@@ -55,14 +55,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What each broker has for itself."""
+    """The hardware of each broker."""
 
     cores: float = 2.0
     memory_bytes: float = 8e9
     disk_bytes: float | None = None
-    """None where it is to be found out."""
+    """None if the plan is to determine it."""
     disk_write_bytes_s: float = 400e6
     network_bytes_s: float = 10e9 / 8
     """In each direction."""
     busy_max: float = 0.6
-    """The share of what a broker can do, of its disk's pace and of its network, that is planned for."""
+    """The planned utilization of a broker's CPU, disk throughput and network."""

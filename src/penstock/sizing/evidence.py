@@ -1,6 +1,6 @@
-"""What a figure rests on.
+"""The evidence for a figure.
 
-Invariant: nobody can make a figure without saying how it is known, and `measured` is only what was seen at that size.
+Invariant: every figure states how it is known, and `measured` applies only to the size that was measured.
 """
 
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ class Tag(StrEnum):
     """How a figure is known."""
 
     MEASURED = "measured"
-    """Seen on real processes, at this size."""
+    """Measured on real processes, at this size."""
     SIMULATED = "simulated"
-    """Seen in virtual time, at this size: the cores are real, the machines are not."""
+    """Measured in virtual time, at this size: the cores are real, the machines are not."""
     EXTRAPOLATED = "extrapolated"
-    """Worked out from another size, or from several measurements together."""
+    """Computed from another size, or from several measurements."""
     ARITHMETIC = "arithmetic"
-    """Follows from what was asked for; nothing had to be measured."""
+    """Follows from the input alone; needs no measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficient:
-    """One number out of a page of results."""
+    """One number from a results page."""
 
     value: float
     unit: str
     tag: Tag
     page: str
-    """The page, below docs/results."""
+    """The page, relative to docs/results."""
     where: str
-    """Where on the page, and under which conditions."""
+    """The place on the page, and the conditions of the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Figure:
     tag: Tag
     pages: tuple[str, ...] = ()
     reach: float | None = None
-    """How many times the size at which it was seen, or nothing where no single size says that."""
+    """The size relative to the measured size; None if there is no single measured size."""
 
 
 def known(tag: Tag, wanted: float, seen: float) -> tuple[Tag, float]:
-    """The tag of a figure for one size, seen at another, and how far that is."""
+    """The tag of a figure for the size `wanted`, measured at `seen`, and the ratio of the two."""
     reach = wanted / seen
     return (tag if abs(reach - 1) <= SAME else Tag.EXTRAPOLATED), reach
 
 
 def pages(*coefficients: Coefficient) -> tuple[str, ...]:
-    """Where these are told of, each page once."""
+    """The pages of these coefficients, each once."""
     return tuple(dict.fromkeys(each.page for each in coefficients))

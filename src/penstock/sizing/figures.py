@@ -1,4 +1,4 @@
-"""The numbers of a plan, each with how it is known."""
+"""The figures of a plan, each with its evidence."""
 
 from typing import Final
 
@@ -6,16 +6,16 @@ from penstock.sizing.coefficients import COEFFICIENTS
 from penstock.sizing.cost import cores, cpu_pages, image_bytes, memory_pages
 from penstock.sizing.demand import Load
 from penstock.sizing.evidence import Figure, Tag, known, pages
-from penstock.sizing.limits import DISK_FULL_MAX, Asking
+from penstock.sizing.limits import DISK_FULL_MAX, Requirement
 
 CONTROLLERS: Final = 3
-"""Of a cluster: one of them may fail."""
+"""Controllers of a cluster; one of them may fail."""
 TOGETHER: Final = 3
-"""Brokers that were under load together."""
+"""Number of brokers that were measured under load together."""
 
 
-def of_cluster(load: Load, most: Asking) -> tuple[Figure, ...]:
-    """All brokers together."""
+def of_cluster(load: Load, most: Requirement) -> tuple[Figure, ...]:
+    """Figures for all brokers together."""
     stored, factor = load.stored_bytes_s, load.replication_factor
     best = COEFFICIENTS[f"most.{load.durability}"]
     return (
@@ -34,7 +34,7 @@ def of_cluster(load: Load, most: Asking) -> tuple[Figure, ...]:
 
 
 def of_broker(load: Load, brokers: int) -> tuple[Figure, ...]:
-    """Each broker's share, when everything is spread evenly."""
+    """Figures for each broker, if the load is spread evenly."""
     stored, factor = load.stored_bytes_s, load.replication_factor
     replicas = load.partitions * factor / brokers
     density = COEFFICIENTS["density.replicas"]
@@ -69,7 +69,7 @@ def of_broker(load: Load, brokers: int) -> tuple[Figure, ...]:
 
 
 def of_controllers(load: Load, brokers: int) -> tuple[Figure, ...]:
-    """What the metadata asks of controllers; one node is its own."""
+    """Figures for controllers; a single broker is its own controller."""
     seen = COEFFICIENTS["controller.partitions"].value
     tag, reach = known(Tag.MEASURED, load.partitions, seen)
     memory = COEFFICIENTS["controller.memory"]
@@ -124,7 +124,7 @@ def of_controllers(load: Load, brokers: int) -> tuple[Figure, ...]:
 
 
 def _at_rest(brokers: int) -> Figure:
-    """What the active controller spends on brokers to which nothing happens: heartbeats, and fetches of its log."""
+    """CPU that the active controller spends on idle brokers: heartbeats, and fetches of the metadata log."""
     simulated = COEFFICIENTS["big.brokers"]
     beats = COEFFICIENTS["big.heartbeats"].value * COEFFICIENTS["big.heartbeat"].value
     fetches = COEFFICIENTS["big.fetches"].value * COEFFICIENTS["big.fetch"].value

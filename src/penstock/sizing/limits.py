@@ -1,4 +1,4 @@
-"""What limits a cluster, and how many brokers each limit asks for."""
+"""The limits of a cluster, and how many brokers each limit requires."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,13 +11,13 @@ from penstock.sizing.demand import Hardware, Load
 from penstock.sizing.evidence import Tag, pages
 
 DISK_FULL_MAX: Final = 0.85
-"""A disk that is fuller than that leaves no time to react."""
+"""A fuller disk leaves no time to react."""
 MEMORY_MAX: Final = 0.5
-"""The other half of the memory is the page cache, from which readers and followers are served."""
+"""Share of memory for the process; the rest is the page cache, from which consumers and followers are served."""
 
 
 class Limit(StrEnum):
-    """What may ask for a number of brokers."""
+    """A resource that may determine the number of brokers."""
 
     CPU = "cpu"
     NETWORK_IN = "network in"
@@ -30,42 +30,42 @@ class Limit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """How many brokers one limit asks for."""
+class Requirement:
+    """The number of brokers that one limit requires."""
 
     limit: Limit
     exact: float
-    """Brokers and parts of them: below one, what is left of it is room."""
+    """Brokers as a fraction: below one, the rest is headroom."""
     tag: Tag
     pages: tuple[str, ...] = ()
 
     @property
     def brokers(self) -> int:
-        """Whole ones."""
+        """The number of whole brokers."""
         return max(1, ceil(self.exact - 1e-9))
 
 
 class Impossible(ValueError):
-    """No number of such brokers is enough; the text says what to change."""
+    """No number of brokers with this hardware is enough; the message names what to change."""
 
 
-def ask(load: Load, hardware: Hardware) -> tuple[Asking, ...]:
-    """What every limit asks for, the greatest first."""
+def requirements_of(load: Load, hardware: Hardware) -> tuple[Requirement, ...]:
+    """The brokers that every limit requires, the largest number first."""
     stored, factor, busy = load.stored_bytes_s, load.replication_factor, hardware.busy_max
     network, space = busy * hardware.network_bytes_s, DISK_FULL_MAX * (hardware.disk_bytes or inf)
     density = COEFFICIENTS["density.replicas"]
     work = cores(load) / (busy * usable_cores(load.durability, hardware.cores))
-    askings = (
-        Asking(Limit.CPU, work, Tag.EXTRAPOLATED, cpu_pages(load)),
-        Asking(Limit.NETWORK_IN, stored * factor / network, Tag.ARITHMETIC),
-        Asking(Limit.NETWORK_OUT, stored * (factor - 1 + load.read_fanout) / network, Tag.ARITHMETIC),
-        Asking(Limit.DISK_PACE, stored * factor / (busy * hardware.disk_write_bytes_s), Tag.ARITHMETIC),
-        Asking(Limit.DISK_SPACE, stored * factor * load.retention_s / space, Tag.ARITHMETIC),
-        Asking(Limit.PARTITIONS, load.partitions * factor / density.value, density.tag, pages(density)),
-        Asking(Limit.MEMORY, _by_memory(load, hardware), Tag.EXTRAPOLATED, memory_pages()),
-        Asking(Limit.COPIES, factor if factor > 1 else 0.0, Tag.ARITHMETIC),
+    requirements = (
+        Requirement(Limit.CPU, work, Tag.EXTRAPOLATED, cpu_pages(load)),
+        Requirement(Limit.NETWORK_IN, stored * factor / network, Tag.ARITHMETIC),
+        Requirement(Limit.NETWORK_OUT, stored * (factor - 1 + load.read_fanout) / network, Tag.ARITHMETIC),
+        Requirement(Limit.DISK_PACE, stored * factor / (busy * hardware.disk_write_bytes_s), Tag.ARITHMETIC),
+        Requirement(Limit.DISK_SPACE, stored * factor * load.retention_s / space, Tag.ARITHMETIC),
+        Requirement(Limit.PARTITIONS, load.partitions * factor / density.value, density.tag, pages(density)),
+        Requirement(Limit.MEMORY, _by_memory(load, hardware), Tag.EXTRAPOLATED, memory_pages()),
+        Requirement(Limit.COPIES, factor if factor > 1 else 0.0, Tag.ARITHMETIC),
     )
-    return tuple(sorted(askings, key=lambda each: -each.exact))
+    return tuple(sorted(requirements, key=lambda each: -each.exact))
 
 
 def _by_memory(load: Load, hardware: Hardware) -> float:

@@ -1,4 +1,4 @@
-"""From a load and what brokers have to how many brokers it takes, and what would take fewer."""
+"""Computes how many brokers a load requires on given hardware, and which changes would require fewer."""
 
 from dataclasses import dataclass, replace
 from math import ceil
@@ -9,15 +9,15 @@ from penstock.sizing.cost import cores
 from penstock.sizing.demand import Durability, Hardware, Load
 from penstock.sizing.evidence import Figure
 from penstock.sizing.figures import TOGETHER, of_broker, of_cluster, of_controllers
-from penstock.sizing.limits import Asking, Limit, ask
+from penstock.sizing.limits import Limit, Requirement, requirements_of
 
 REST: Final = 0.3
-"""Work for a broker that leaves it mostly waiting."""
+"""Cores of work below which a broker is mostly idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """Something that would take fewer brokers."""
+    """A change that would require fewer brokers."""
 
     change: str
     brokers: int
@@ -26,51 +26,51 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What it takes."""
+    """The plan for a load on given hardware."""
 
     load: Load
     hardware: Hardware
-    askings: tuple[Asking, ...]
-    """The greatest first."""
+    requirements: tuple[Requirement, ...]
+    """The limit that requires the most brokers first."""
     figures: tuple[Figure, ...]
     levers: tuple[Lever, ...]
     warnings: tuple[str, ...]
     alone: int
-    """How many it would take if every partition had one replica: with one, replicas are for who cannot wait for a
-    machine to come back, and not for the load."""
+    """Brokers required if every partition had one replica. If this is one, replicas serve availability while a machine
+    is down, not the load."""
 
     @property
     def brokers(self) -> int:
-        """How many it takes."""
-        return self.askings[0].brokers
+        """The number of brokers required."""
+        return self.requirements[0].brokers
 
     @property
     def first_limit(self) -> Limit:
-        """The one that asks for the most."""
-        return self.askings[0].limit
+        """The limit that requires the most brokers."""
+        return self.requirements[0].limit
 
 
 def plan(load: Load, hardware: Hardware) -> Plan:
-    """The plan for a load."""
-    askings = ask(load, hardware)
-    brokers = askings[0].brokers
-    figures = (*of_cluster(load, askings[0]), *of_broker(load, brokers), *of_controllers(load, brokers))
+    """Computes the plan for a load."""
+    requirements = requirements_of(load, hardware)
+    brokers = requirements[0].brokers
+    figures = (*of_cluster(load, requirements[0]), *of_broker(load, brokers), *of_controllers(load, brokers))
     return Plan(
         load,
         hardware,
-        askings,
+        requirements,
         figures,
         _levers(load, hardware, brokers),
         _warnings(load, hardware, brokers),
-        alone=ask(replace(load, replication_factor=1), hardware)[0].brokers,
+        alone=requirements_of(replace(load, replication_factor=1), hardware)[0].brokers,
     )
 
 
-# --- what would change it ---------------------------------------------------------------------------------------------
+# --- levers and warnings ----------------------------------------------------------------------------------------------
 
 
 def _levers(load: Load, hardware: Hardware, brokers: int) -> tuple[Lever, ...]:
-    """Single changes, each with the brokers that it would take; those that bring nothing are left out."""
+    """Single changes with the number of brokers that each would require; changes without effect are left out."""
     batch_bytes = COEFFICIENTS[f"bytes.{load.durability}.batch"].value
     tries: list[tuple[str, Load, Hardware]] = [
         ("--durability replicated", replace(load, durability=Durability.REPLICATED), hardware),
@@ -85,7 +85,7 @@ def _levers(load: Load, hardware: Hardware, brokers: int) -> tuple[Lever, ...]:
         tries.append(("disks twice as large", load, replace(hardware, disk_bytes=2 * hardware.disk_bytes)))
     found = []
     for change, other_load, other_hardware in tries:
-        most = ask(other_load, other_hardware)[0]
+        most = requirements_of(other_load, other_hardware)[0]
         if most.brokers < brokers:
             found.append(Lever(change, most.brokers, most.limit))
     return tuple(sorted(found, key=lambda each: each.brokers))
@@ -106,7 +106,7 @@ def _warnings(load: Load, hardware: Hardware, brokers: int) -> tuple[str, ...]:
 
 
 def _on_partitions(load: Load, hardware: Hardware, brokers: int) -> str | None:
-    """A partition has one leader, and so one broker's loop."""
+    """Warns of too few partitions: a partition has one leader, and so one broker's event loop."""
     each = hardware.busy_max * COEFFICIENTS[f"most.partition.{load.durability}"].value
     least = max(brokers, ceil(load.write_bytes_s / each))
     if load.partitions >= least:
@@ -125,7 +125,7 @@ def _on_cores(load: Load, hardware: Hardware) -> str | None:
 
 
 def _on_rest(load: Load, brokers: int) -> str | None:
-    """Costs were measured on brokers that had as much to do as they could."""
+    """Warns of mostly idle brokers: costs were measured on fully loaded brokers."""
     if cores(load) / brokers > REST:
         return None
     steady = COEFFICIENTS[f"steady.{load.durability}"].value

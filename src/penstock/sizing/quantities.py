@@ -1,4 +1,4 @@
-"""Sizes, rates and times as people write them: 64KiB, 1GB/s, 10Gbit/s, 7d. Powers of ten, unless there is an i."""
+"""Parses and formats sizes, rates and times: 64KiB, 1GB/s, 10Gbit/s, 7d. Units are powers of ten unless with an i."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 7 *
 
 
 def parse_bytes(text: str) -> float:
-    """Bytes; ValueError says how they are written."""
+    """Parses a size in bytes; raises ValueError with the expected format."""
     number, unit = _parts(text, "a size is written as 64KiB, 500GB or 8TB")
     scale = _scale(unit.removesuffix("B").removesuffix("b"))
     if scale is None or unit.lower().endswith("bit"):
@@ -19,7 +19,7 @@ def parse_bytes(text: str) -> float:
 
 
 def parse_rate(text: str) -> float:
-    """Bytes per second; ValueError says how they are written."""
+    """Parses a rate in bytes per second; raises ValueError with the expected format."""
     how = f"{text!r} is no rate: it is written as 50MB/s, 1GB/s or 10Gbit/s"
     amount, slash, per = text.strip().partition("/")
     if not slash or per.strip() not in ("s", "sec", "second"):
@@ -33,7 +33,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds; ValueError says how they are written."""
+    """Parses a time in seconds; raises ValueError with the expected format."""
     number, unit = _parts(text, "a time is written as 30s, 15min, 12h or 7d")
     if unit.lower() not in _SECONDS:
         raise ValueError(f"{text!r} is no time: it is written as 30s, 15min, 12h or 7d")
@@ -52,7 +52,7 @@ def _scale(prefix: str) -> int | None:
 
 
 def show_bytes(count: float) -> str:
-    """For people: three digits and a unit."""
+    """Formats a size with three digits and a unit."""
     for unit, size in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{short(count / size)} {unit}"
@@ -60,14 +60,14 @@ def show_bytes(count: float) -> str:
 
 
 def short(number: float) -> str:
-    """Three digits that count, and no more."""
+    """Formats a number with about three significant digits."""
     if number >= 100 or number == int(number):
         return f"{number:,.0f}"
     return f"{number:.3g}" if number < 10 else f"{number:.1f}"
 
 
 def shown(value: float, unit: str) -> str:
-    """A figure for people, with its unit."""
+    """Formats a figure with its unit."""
     match unit:
         case "B":
             return show_bytes(value)

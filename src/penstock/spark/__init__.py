@@ -1,1 +1,1 @@
-"""Spark on Penstock: what works on a log in bulk. Stands on the client and knows nothing of a node's inside."""
+"""Spark on Penstock: bulk processing of topics. Builds on the client and does not depend on a node's internals."""

@@ -1,7 +1,7 @@
-"""What the driver decides: which offsets a batch holds, how far a micro-batch goes, and the tasks that read them.
+"""Plans reads on the driver: the offsets of a batch, the end of a micro-batch, and the tasks that read them.
 
-Knows nothing of Spark. A micro-batch is planned from its two offsets alone, so the same offsets give the same records,
-whenever and however often it is planned.
+Independent of Spark. A micro-batch is planned from its start and end offsets alone, so the same offsets give the same
+records, whenever and however often it is planned.
 """
 
 import os
@@ -57,7 +57,7 @@ def _is_earliest(options: SourceOptions, partition: TopicPartition) -> bool:
 
 
 def _cut(spans: Spans, cuts: Cuts, survey: Survey) -> Spans:
-    """What the filters leave."""
+    """The spans that remain after the filters."""
     kept = {
         each: (max(first, cuts.first), min(end, cuts.end)) for each, (first, end) in spans.items() if cuts.keeps(each)
     }
@@ -88,7 +88,7 @@ def _tasks(
 
 
 def _cores() -> int:
-    """Of the driver: a data source in Python is not told how many executors have. minPartitions says it better."""
+    """The driver's cores: a Python data source cannot query those of executors. minPartitions overrides this."""
     return len(os.sched_getaffinity(0))
 
 
@@ -105,33 +105,33 @@ class Stream:
         self._target: dict[TopicPartition, int] | None = None
         self._planned: tuple[Offsets, Offsets, list[Task]] | None = None
         self.latest: dict[TopicPartition, int] | None = None
-        """Where the logs ended when they were last asked."""
+        """End offsets of the logs as of the last request, or the run's target if it has one."""
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._progress is not None:
             self._progress.close()
         self._survey.close()
 
     def reached(self, offsets: Offsets) -> None:
-        """What lies before them is done, for whoever watches the group."""
+        """Commits offsets to the group, if any: all records before them are processed."""
         if self._progress is not None:
             self._progress.reached(self._survey.client, offsets)
 
     def initial(self) -> dict[TopicPartition, int]:
-        """Where a stream without a checkpoint starts."""
+        """The start offsets of a stream without a checkpoint."""
         return self._survey.resolved(self._options.start, is_start=True)
 
     def stop_at_present(self) -> None:
-        """Whatever comes from now on is not for this run."""
+        """Makes the current end offsets the target of this run."""
         self._target = self._survey.latest(self._survey.partitions())
 
     def end(self, start: Offsets, *, has_limits: bool) -> dict[TopicPartition, int]:
-        """How far the next micro-batch goes; `start` again if there should be none. What lies before it is done."""
+        """The end of the next micro-batch; `start` if there should be none. Records before `start` are processed."""
         self.reached(start)
         found = self._end(start, has_limits=has_limits)
         if self._progress is not None and self._target is not None and found == start:
-            self._progress.wait(COMMIT_TIMEOUT_MS / 1000)  # the run is over, and nobody will ask again
+            self._progress.wait(COMMIT_TIMEOUT_MS / 1000)  # the run is over: Spark makes no further call
         return found
 
     def _end(self, start: Offsets, *, has_limits: bool) -> dict[TopicPartition, int]:
@@ -151,7 +151,7 @@ class Stream:
         return limited(limit, known, self.latest)
 
     def _raise_target(self, start: Offsets) -> None:
-        """Who stands beyond the target has nothing to read in this run, unless the log itself ends before that."""
+        """Raises the target of a partition to a `start` beyond it, but not above the end of the log."""
         assert self._target is not None
         beyond = {each: start[each] for each, offset in self._target.items() if start.get(each, 0) > offset}
         if beyond:
@@ -164,7 +164,7 @@ class Stream:
         return not self._patience.is_over(count_between(start, latest), time.monotonic_ns() // 1_000_000)
 
     def _limit(self, start: Offsets, latest: Offsets) -> int | None:
-        """In offsets."""
+        """The limit of a micro-batch in offsets."""
         options = self._options
         if options.bytes_max is None:
             return options.offsets_max
@@ -176,7 +176,7 @@ class Stream:
         return by_bytes if options.offsets_max is None else min(by_bytes, options.offsets_max)
 
     def tasks(self, start: Offsets, end: Offsets) -> list[Task]:
-        """What a micro-batch reads. Spark may ask twice."""
+        """The tasks of a micro-batch. The last plan is kept, because Spark may call this twice."""
         if self._planned is None or self._planned[:2] != (start, end):
             self._planned = (start, end, _tasks(self._spans(start, end), self._survey, self._options))
         return self._planned[2]

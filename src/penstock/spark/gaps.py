@@ -1,7 +1,7 @@
-"""Records that were to be read and are not there any more: aged out, deleted, or cut off.
+"""Gaps: records to be read that are no longer in the log because of retention, deletion or truncation.
 
-`on_gap` says what happens: the query fails, or goes on behind the gap with a warning, or with a message in a topic of
-its own. Such a message may come twice, as a task may; its key is the same then.
+`on_gap` decides what happens: the query fails, or continues after the gap with a warning, or also with a message in
+`dlq_topic`. A task that runs twice may write the message twice, with the same key.
 """
 
 import json
@@ -17,11 +17,11 @@ log = logging.getLogger("penstock.spark")
 
 
 class DataLost(Exception):
-    """Reading on would leave records out."""
+    """Continuing would skip records."""
 
 
 class Gap(NamedTuple):
-    """Offsets of a partition that cannot be read; where they end may be unknown."""
+    """A range of offsets of a partition that cannot be read; its end may be unknown."""
 
     partition: TopicPartition
     first: int
@@ -34,7 +34,7 @@ class Gap(NamedTuple):
 
 
 def meet(gap: Gap, options: SourceOptions, client: SyncClient) -> None:
-    """Does as `on_gap` says. DataLost if that is to fail."""
+    """Handles a gap according to `on_gap`. Raises DataLost if that is `fail`."""
     match options.on_gap:
         case OnGap.FAIL:
             raise DataLost(
@@ -47,7 +47,7 @@ def meet(gap: Gap, options: SourceOptions, client: SyncClient) -> None:
             assert options.dlq_topic is not None
             topic, partition = gap.partition
             key = f"{topic}/{partition}/{gap.first}"
-            client.publish(options.dlq_topic, key, json.dumps(_described(gap)))
+            client.publish(options.dlq_topic, json.dumps(_described(gap)), key)
             log.warning("%s; noted in %s", gap, options.dlq_topic)
 
 

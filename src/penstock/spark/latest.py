@@ -1,9 +1,9 @@
-"""The last value of each key: a topic as a table, in which a tombstone has taken a row away.
+"""The view `latest`: a topic as a table of the last record of each key, without tombstones.
 
-What remains of a partition is what log compaction would leave of it in the end: a key lives in one partition, and its
-last record decides. The records are read twice. The first time only which offset is the last of its key is kept (some
-bytes for each key, however many records and however large the values); the second time the rows of those offsets pass
-through. If a row is not there any more by then, the view would lack a key, and that is an error.
+The rows of a partition are those that log compaction would eventually leave: a key lives in one partition, and its last
+record decides. The records are read twice. The first pass keeps only the last offset of each key (some bytes for each
+key, however many records and however large the values); the second pass returns the rows at those offsets. If a row
+has disappeared by then, the view would lack a key, which is an error.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,11 +19,11 @@ MERGE_ROWS = 1_000_000
 
 
 class Vanished(Exception):
-    """Records were deleted or compacted between the two readings."""
+    """Records were deleted or compacted between the two passes."""
 
 
 def latest_rows(read: "Callable[[], Iterator[pa.RecordBatch]]", columns: Iterable[str]) -> "Iterator[pa.RecordBatch]":
-    """Rows of one partition. What `read` gives is the same both times, and has the NEEDED columns."""
+    """The rows of one partition. `read` must return the same rows both times, with the NEEDED columns."""
     lasts = _Lasts()
     for batch in read():
         lasts.add(batch)
@@ -41,7 +41,7 @@ def latest_rows(read: "Callable[[], Iterator[pa.RecordBatch]]", columns: Iterabl
 
 
 class _Lasts:
-    """The last offset of each key, and whether there is a value at it."""
+    """The last offset of each key, and whether its record has a value."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -49,7 +49,7 @@ class _Lasts:
         self._limit = MERGE_ROWS
 
     def add(self, rows: "pa.RecordBatch") -> None:
-        """Rows in the order of offsets, behind those that came before."""
+        """Adds rows in offset order, after the rows added before."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -62,7 +62,7 @@ class _Lasts:
             self._merge()
 
     def offsets(self) -> "npt.NDArray[np.int64]":
-        """In order, without those of tombstones."""
+        """The last offsets in ascending order, without those of tombstones."""
         import numpy as np
 
         if not self._tables:
@@ -80,7 +80,7 @@ class _Lasts:
 
 
 def _reduced(table: "pa.Table") -> "pa.Table":
-    """One row for each key: its last."""
+    """Keeps the last row of each key."""
     last = table.group_by("key", use_threads=False).aggregate([("offset", "last"), ("is_there", "last")])
     return last.rename_columns({"offset_last": "offset", "is_there_last": "is_there"}).select(table.column_names)
 

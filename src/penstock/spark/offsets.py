@@ -1,7 +1,7 @@
-"""Offsets in JSON, as Spark's Kafka connector writes them into a checkpoint and takes them as options.
+"""Offsets in JSON, as Spark's Kafka connector writes them to a checkpoint and accepts them as options.
 
-A checkpoint of either source must go on in the other, so nothing but `{"topic": {"0": 15}}` is ever written. Topics and
-partitions are always in the same order, because Spark compares the texts.
+Each source must be able to resume from the other's checkpoint, so only `{"topic": {"0": 15}}` is ever written. Topics
+and partitions are always in the same order, because Spark compares the strings.
 """
 
 import json
@@ -15,15 +15,15 @@ Stored = dict[str, dict[str, int]]
 
 LATEST = -1
 EARLIEST = -2
-"""What options may say in place of an offset; a checkpoint never does."""
+"""Markers that options may hold in place of an offset; a checkpoint never does."""
 
 
 class JsonError(ValueError):
-    """A text that does not say which partitions, or which number for each of them."""
+    """Text that does not list partitions, or a number for each partition."""
 
 
 def to_stored(offsets: Offsets) -> Stored:
-    """As it goes into a checkpoint."""
+    """Converts offsets to the form of a checkpoint."""
     stored: Stored = {}
     for topic, partition in sorted(offsets):
         stored.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -31,12 +31,12 @@ def to_stored(offsets: Offsets) -> Stored:
 
 
 def from_stored(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """As it comes out of one, whoever wrote it."""
+    """Converts offsets from the form of a checkpoint, written by either source."""
     return _numbers(stored)
 
 
 def read_numbers(text: str, example: str) -> dict[TopicPartition, int]:
-    """A number for each partition: offsets, or timestamps. The example shows what was expected."""
+    """Parses an offset or timestamp for each partition. The example goes into the error message."""
     try:
         return _numbers(json.loads(text))
     except ValueError:
@@ -44,7 +44,7 @@ def read_numbers(text: str, example: str) -> dict[TopicPartition, int]:
 
 
 def read_partitions(text: str) -> list[TopicPartition]:
-    """A list of partitions for each topic, in order and each once."""
+    """Parses a list of partitions for each topic; sorted, without duplicates."""
     try:
         found = [
             TopicPartition(topic, _partition(number))
@@ -57,7 +57,7 @@ def read_partitions(text: str) -> list[TopicPartition]:
 
 
 def shown(partitions: Iterable[TopicPartition], most: int = 5) -> str:
-    """Some partitions for a reader, and how many more there are."""
+    """Lists some partitions for a message, and the number of the others."""
     names = [str(each) for each in sorted(partitions)]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

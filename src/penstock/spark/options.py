@@ -1,8 +1,8 @@
 """The options of `format("penstock")`: those of Spark's Kafka connector under the same names, and a few of our own.
 
-A query written for the connector must run unchanged, so what the connector takes is taken, and what it refuses is
-refused. Stricter only where silence would hurt: a name that is nearly right, and options that contradict each other.
-Spark hands option names over in lower case. Our own options are in snake_case.
+A query written for the connector must run unchanged, so the same options are accepted and refused. The source is
+stricter only where ignoring an error would hurt: a misspelled name, and options that contradict each other. Spark
+passes option names in lower case. Our own options are in snake_case.
 """
 
 import difflib
@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from penstock.client.bootstrap import parse_addresses
+from penstock.client.configuration.config import SECURITY
 from penstock.client.metadata import TopicPartition
 from penstock.client.offsets import Isolation
 from penstock.spark.offsets import EARLIEST, LATEST, JsonError, Offsets, read_numbers, read_partitions, shown
@@ -64,22 +65,8 @@ KAFKA_SPELLED = (
     "isolation.level",
     "max.partition.fetch.bytes",
     "request.timeout.ms",
-    "sasl.jaas.config",
-    "sasl.mechanism",
-    "security.protocol",
     "ssl.cipher.suites",
-    "ssl.enabled.protocols",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.password",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.truststore.certificates",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
+    *SECURITY,
 )
 _KAFKA_NUMBERS = ("fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "request.timeout.ms")
 _REFUSED = {
@@ -100,11 +87,11 @@ _MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d
 log = logging.getLogger("penstock.spark")
 
 Options = Mapping[str, str]
-"""By name in lower case."""
+"""Option values by lower-case name."""
 
 
 class OptionError(ValueError):
-    """An option that cannot be meant; the sentence says what to do about it."""
+    """An invalid option; the message says how to correct it."""
 
 
 class Named(NamedTuple):
@@ -114,7 +101,7 @@ class Named(NamedTuple):
 
 
 class Matching(NamedTuple):
-    """All partitions of the topics in whose names the pattern is found."""
+    """All partitions of the topics whose names contain a match of the pattern."""
 
     pattern: str
 
@@ -135,13 +122,13 @@ class AtOffsets(NamedTuple):
 
 
 class SinceEach(NamedTuple):
-    """A moment for each partition."""
+    """A timestamp for each partition."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
 
 class Since(NamedTuple):
-    """One moment for all partitions."""
+    """One timestamp for all partitions."""
 
     timestamp_ms: int
 
@@ -150,7 +137,7 @@ Bound = Literal["earliest", "latest"] | AtOffsets | SinceEach | Since
 
 
 class OnGap(Enum):
-    """What to do when records that were to be read are not there any more."""
+    """The policy for records to be read that are no longer in the log."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -159,14 +146,14 @@ class OnGap(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What was asked for. `start` and `end` are what holds when there is no checkpoint."""
+    """The parsed options. `start` and `end` apply if there is no checkpoint."""
 
     bootstrap: str
     subscription: Subscription
     start: Bound
     end: Bound
     is_late_start_allowed: bool
-    """Whether a start that lies after all records means the end."""
+    """Whether a start timestamp after all records means the latest offset."""
     columns: tuple[str, ...]
     on_gap: OnGap
     dlq_topic: str | None
@@ -181,12 +168,12 @@ class SourceOptions:
     client_id: str
     is_pushdown_on: bool
     is_latest: bool
-    """Whether of each key only the last record is wanted, and none if that is a tombstone."""
+    """Whether only the last record of each key is read, and none if that is a tombstone."""
     topic_ids_file: str | None
     commit_group: str | None
-    """The group that shows how far a stream is."""
+    """The group to which a stream commits its progress."""
     poll_timeout_ms: int
-    """How long a reader waits for records that must be there."""
+    """How long a reader waits for records that must exist."""
     fetch_attempts: int
     fetch_pause_ms: int
     kafka: Mapping[str, str] = field(repr=False)
@@ -198,7 +185,7 @@ class SourceOptions:
         return HEADERS in self.columns
 
     def kafka_number(self, name: str, otherwise: int) -> int:
-        """A setting of the client that is a number."""
+        """A numeric setting of the client."""
         text = self.kafka.get(name)
         return otherwise if text is None else _whole(KAFKA + name, text, 0)
 
@@ -237,13 +224,22 @@ def stream_options(options: Options) -> SourceOptions:
 
 
 def check_options(options: Options) -> SourceOptions:
-    """What is wrong with them whether it is a batch or a stream."""
+    """Checks that apply to batches and streams alike."""
     found = _read(options, start="earliest")
     for name in _KAFKA_NUMBERS:
         found.kafka_number(name, 0)
     for name in sorted(found.kafka.keys() - set(KAFKA_SPELLED)):
         log.warning("%s%s means nothing to the penstock source and is ignored", KAFKA, name)
     return found
+
+
+def check_kafka(kafka: Mapping[str, str]) -> None:
+    """Checks settings of Kafka's clients, without their prefix, for misspelled names and wrong numbers."""
+    _check_names({KAFKA + name: value for name, value in kafka.items()})
+    for name in _KAFKA_NUMBERS:
+        if name in kafka:
+            _whole(KAFKA + name, kafka[name], 0)
+    _isolation(kafka)
 
 
 def columns_of(options: Options) -> tuple[str, ...]:
@@ -261,7 +257,7 @@ def columns_of(options: Options) -> tuple[str, ...]:
     return tuple(by_name[name.lower()] for name in names)
 
 
-# --- the whole
+# --- all options
 
 
 def _read(options: Options, start: Literal["earliest", "latest"]) -> SourceOptions:
@@ -367,7 +363,7 @@ def _subscription(options: Options) -> Subscription:
 
 
 def _bound(options: Options, which: Literal["starting", "ending"], otherwise: Literal["earliest", "latest"]) -> Bound:
-    """Where to start, or to end: one moment goes before a moment for each partition, and that before offsets."""
+    """The start or the end. One timestamp takes precedence over timestamps by partition, and these over offsets."""
     timestamp, by_timestamp, offsets = f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets"
     if (text := options.get(timestamp.lower())) is not None:
         return Since(_whole(timestamp, text, 0))
@@ -388,7 +384,7 @@ def _bound(options: Options, which: Literal["starting", "ending"], otherwise: Li
 
 
 def _check_order(start: Bound, end: Bound) -> None:
-    """What is wrong with a batch before anybody has asked the cluster."""
+    """Checks the bounds of a batch as far as possible without the cluster."""
     match start, end:
         case AtOffsets(first), AtOffsets(last):
             kind = "Offsets"
@@ -429,7 +425,7 @@ def _isolation(kafka: Mapping[str, str]) -> Isolation:
 
 
 def _client_id(options: Options, kafka: Mapping[str, str]) -> str:
-    """Nobody joins a group to read; a group's name is still what an operator looks for in a broker's logs."""
+    """Falls back to the group's name: no group is joined, but operators search a broker's logs for it."""
     return kafka.get("client.id") or kafka.get("group.id") or options.get("groupidprefix") or "penstock-spark"
 
 

@@ -1,8 +1,8 @@
-"""What a batch reads and how it is cut into tasks. Pure: offsets and sizes in, splits out.
+"""Divides the ranges of a batch into tasks. Pure: offsets and sizes in, splits out.
 
 Every offset is in exactly one split. A Python task costs some 40 ms before it reads anything, so small partitions share
-one; a large partition is divided. Both happen by laying all ranges end to end and cutting where a task is full, a
-little earlier or later if that spares a cut.
+a task; a large partition is divided. Both are done by laying all ranges end to end and cutting where a task is full, or
+slightly earlier or later if that keeps a range whole.
 """
 
 import heapq
@@ -14,25 +14,25 @@ from penstock.client.metadata import TopicPartition
 from penstock.spark.offsets import Offsets
 
 TASK_BYTES_MIN = 4 * 1024 * 1024
-"""Less than this is not worth a task, however many cores are idle."""
+"""The least data that is worth a task, however many cores are idle."""
 OFFSET_END = 2**63
 SLACK_DIVISOR = 8
 """A task may be an eighth larger or smaller than the others so that a range stays whole."""
 
 
 class Range(NamedTuple):
-    """Offsets of a partition, and how many bytes they may take up."""
+    """A range of offsets of a partition, and its estimated size."""
 
     partition: TopicPartition
     first: int
     end: int
     size_bytes: int
     is_from_start: bool = False
-    """Whether `first` is only where the log began when it was asked for."""
+    """Whether `first` is the log start offset as of planning, which may rise before the task reads."""
 
 
 class Piece(NamedTuple):
-    """What one task reads of one partition."""
+    """The part of a partition that one task reads."""
 
     partition: TopicPartition
     first: int
@@ -44,7 +44,7 @@ Split = tuple[Piece, ...]
 
 
 def task_count(size_bytes: int, *, cores: int, task_bytes: int, tasks_min: int | None = None) -> int:
-    """How many tasks so much is worth. More than one for each core come in whole rounds, so that none is left over."""
+    """The number of tasks for an amount of data. Above one per core, a multiple of the cores, so that none idles."""
     by_size = -(-size_bytes // task_bytes)
     if tasks_min is not None:
         return max(tasks_min, by_size)
@@ -54,7 +54,7 @@ def task_count(size_bytes: int, *, cores: int, task_bytes: int, tasks_min: int |
 
 
 def plan(ranges: Iterable[Range], tasks: int, task_offsets_max: int | None = None) -> list[Split]:
-    """About so many splits of about the same size; more if one may not hold more than so many offsets."""
+    """About `tasks` splits of about the same size; more if `task_offsets_max` limits the offsets of a split."""
     wanted = [each for each in ranges if each.first < each.end]
     total_bytes = sum(max(1, each.size_bytes) for each in wanted)
     cutter = _Cutter(-(-total_bytes // tasks), task_offsets_max)
@@ -64,7 +64,7 @@ def plan(ranges: Iterable[Range], tasks: int, task_offsets_max: int | None = Non
 
 
 def plan_whole(ranges: Iterable[Range], tasks: int) -> list[Split]:
-    """At most so many splits of about the same size, in which every range stays whole."""
+    """At most `tasks` splits of about the same size, in which every range stays whole."""
     splits: list[list[Piece]] = [[] for _ in range(tasks)]
     sizes = [(0, number) for number in range(tasks)]
     for each in sorted(ranges, key=lambda each: (-each.size_bytes, each.partition)):
@@ -87,7 +87,7 @@ class _Cutter:
         self._used_offsets = 0
 
     def add(self, found: Range) -> None:
-        """Puts a range into this task and, as far as it does not fit, into the next ones."""
+        """Adds a range to the current task, and the part that does not fit to the next tasks."""
         partition, first, end, size_bytes, is_from_start = found
         mean_bytes = max(1, size_bytes) / (end - first)
         while first < end:
@@ -105,7 +105,7 @@ class _Cutter:
                 first = self._add_many(partition, first, end, mean_bytes)
 
     def _add_many(self, partition: TopicPartition, first: int, end: int, mean_bytes: float) -> int:
-        """Fills one empty task after another, all alike, as long as there is enough for two; where it stopped."""
+        """Fills tasks of equal size while enough is left for two; returns the next offset."""
         taken = self._fitting(end - first, mean_bytes)
         stop = end - taken - int((self._task_bytes + self._slack_bytes) / mean_bytes)
         firsts = range(first, stop, taken)
@@ -113,7 +113,7 @@ class _Cutter:
         return first + len(firsts) * taken
 
     def _fitting(self, count: int, mean_bytes: float) -> int:
-        """How many of so many offsets go into this task; at least one if it is empty."""
+        """How many of `count` offsets fit into the current task; at least one if it is empty."""
         room_bytes = self._task_bytes - self._used_bytes
         beyond_bytes = count * mean_bytes - room_bytes
         if beyond_bytes <= min(room_bytes, self._slack_bytes):
@@ -134,39 +134,39 @@ class _Cutter:
             self._used_offsets = 0
 
     def done(self) -> list[Split]:
-        """All tasks."""
+        """Closes the last split and returns all of them."""
         self._close()
         return self._splits
 
 
-# --- what filters leave
+# --- filters
 
 
 @dataclass(slots=True)
 class Cuts:
-    """What may be of interest of a log."""
+    """The part of the logs that can match the filters."""
 
     topics: Collection[str] | None = None
     numbers: Collection[int] | None = None
-    """Of partitions."""
+    """Partition numbers."""
     first: int = 0
     end: int = OFFSET_END
     since_ms: int | None = None
 
     def keeps(self, partition: TopicPartition) -> bool:
-        """Whether anything of a partition is of interest."""
+        """Whether a partition can hold matching records."""
         is_topic = self.topics is None or partition.topic in self.topics
         return is_topic and (self.numbers is None or partition.partition in self.numbers)
 
 
-# --- how far a micro-batch goes
+# --- limits of a micro-batch
 
 
 def limited(limit: int, start: Offsets, end: Offsets) -> dict[TopicPartition, int]:
-    """Ends that are about so many offsets away in all, each partition in proportion to what it has.
+    """End offsets for about `limit` offsets in total, each partition in proportion to its backlog.
 
-    As the connector does it: a fraction of an offset counts as one, so that no partition starves; then a few more
-    than the limit may come.
+    As in the connector, a share below one offset counts as one, so that no partition starves; the total may then
+    slightly exceed the limit.
     """
     sizes = {each: end[each] - start[each] for each in end if each in start and end[each] > start[each]}
     total = sum(sizes.values())
@@ -180,12 +180,12 @@ def limited(limit: int, start: Offsets, end: Offsets) -> dict[TopicPartition, in
 
 
 def count_between(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between them."""
+    """How many offsets lie between `start` and `end`."""
     return sum(max(0, offset - start.get(each, 0)) for each, offset in end.items())
 
 
 class Patience:
-    """Whether few new records are worth a micro-batch: not before there are enough, or it has been long enough."""
+    """Delays a micro-batch until there are enough new records or enough time has passed."""
 
     def __init__(self, offsets_min: int, delay_ms_max: int) -> None:
         self._offsets_min = offsets_min
@@ -193,7 +193,7 @@ class Patience:
         self._last_ms: int | None = None
 
     def is_over(self, count: int, now_ms: int) -> bool:
-        """Whether to go on now. The first time, yes."""
+        """Whether to start a micro-batch now. True on the first call."""
         is_long_ago = self._last_ms is None or now_ms - self._last_ms >= self._delay_ms_max
         if not is_long_ago and count < self._offsets_min:
             return False
@@ -201,19 +201,19 @@ class Patience:
         return True
 
 
-# --- between the planner and its tasks
+# --- tasks as sent to executors
 
 
 class Task(NamedTuple):
-    """A split as it travels: topics once, with their ids, and the rest as plain numbers."""
+    """A split as sent to executors: each topic once, with its id, and the rest as plain numbers."""
 
     topics: tuple[tuple[str, bytes], ...]
     pieces: tuple[tuple[int, int, int, int, bool], ...]
-    """Number of the topic, partition, first offset, end, and whether it began where the log did."""
+    """Index of the topic, partition, first offset, end offset, and `is_from_start`."""
 
 
 def packed(split: Split, topic_ids: Mapping[str, bytes]) -> Task:
-    """As small as a planner of very many tasks wants it."""
+    """Packs a split; small, because a plan may have very many tasks."""
     if len(split) == 1:
         (((topic, partition), first, end, is_from_start),) = split
         return Task(((topic, topic_ids[topic]),), ((0, partition, first, end, is_from_start),))

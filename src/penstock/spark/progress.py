@@ -1,9 +1,9 @@
-"""How far a query is, told to a consumer group, so that everything that shows the lag of groups shows the query's.
+"""Commits a query's progress to a consumer group, so that every tool that shows group lag shows the query's.
 
-Nobody joins the group, and nothing is ever read from it: only the checkpoint says where a query goes on. A commit runs
-beside the query, which waits for it a moment at most. Of several that are due only the last is made. One that fails is
-said, and made again when the query comes by. What does not change is committed again from time to time, because
-brokers forget the offsets of groups that nobody is in.
+The group has no members, and its offsets are never read: a query resumes from its checkpoint alone. Commits run beside
+the query, which waits for one at most WAIT_S. Of several pending commits only the last is made. A failed commit is
+logged, and retried on a later call of the query. Unchanged offsets are committed again from time to time, because
+brokers expire the offsets of empty groups.
 """
 
 import logging
@@ -12,36 +12,36 @@ from concurrent.futures import Future, wait
 
 from penstock.client.blocking import SyncClient
 from penstock.client.cluster import Cluster
-from penstock.client.commits import commit_offsets
-from penstock.client.coordinator_link import CoordinatorLink
+from penstock.client.groups.commits import commit_offsets
+from penstock.client.groups.coordinator_link import CoordinatorLink
 from penstock.spark.offsets import Offsets
 
 WAIT_S = 0.5
-"""As long as a query waits for a commit: a hundred times what it takes when all is well."""
+"""How long a query waits for a commit: a hundred times its normal duration."""
 COMMIT_TIMEOUT_MS = 10_000
 RETRY_S = 5.0
 AGAIN_S = 600.0
-"""Brokers keep such offsets for days."""
+"""Brokers keep the offsets of empty groups for days."""
 
 log = logging.getLogger("penstock.spark")
 
 
 class Progress:
-    """See the module. One for each query and group; `client` is always the same."""
+    """See the module. One for each query and group; `client` must always be the same."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._asked: Offsets | None = None
         self._due_s = 0.0
         self._works: list[Future[None]] = []
-        # Below is the client's loop's.
+        # The attributes below belong to the client's event loop.
         self._link: CoordinatorLink | None = None
         self._wanted: Offsets = {}
         self._is_busy = False
         self._said = ""
 
     def reached(self, client: SyncClient, offsets: Offsets) -> None:
-        """Everything before these offsets is done. Never fails."""
+        """Commits offsets: all records before them are processed. Never raises."""
         now_s = time.monotonic()
         if offsets == self._asked and now_s < self._due_s:
             return
@@ -54,11 +54,11 @@ class Progress:
             self.wait(WAIT_S)
 
     def wait(self, wait_s: float) -> None:
-        """Until what was begun is through, or for so long."""
+        """Waits for the commits under way, at most `wait_s`."""
         wait(self._works, wait_s)
 
     def close(self) -> None:
-        """Gives up what takes too long."""
+        """Waits briefly for the commits under way, then cancels them."""
         self.wait(WAIT_S)
         for each in self._works:
             each.cancel()
@@ -66,7 +66,7 @@ class Progress:
     async def _reach(self, cluster: Cluster, offsets: Offsets) -> None:
         self._wanted = offsets
         if self._is_busy:
-            return  # whoever is at it goes on with these
+            return  # the commit loop under way picks these up
         self._is_busy = True
         self._link = self._link or CoordinatorLink(cluster, self._group)
         try:
@@ -76,14 +76,14 @@ class Progress:
                 if committing is self._wanted:
                     break
             self._said = ""
-        except Exception as error:  # the query must go on, whatever it is
+        except Exception as error:  # no error may stop the query
             self._due_s = min(self._due_s, time.monotonic() + RETRY_S)
             self._say(str(error))
         finally:
             self._is_busy = False
 
     def _say(self, reason: str) -> None:
-        """The same only once in a row."""
+        """Logs a failure, the same one only once in a row."""
         if reason != self._said:
             log.warning(
                 "group %s is not told how far the query is, and its lag is not true meanwhile: %s. The query goes on.",

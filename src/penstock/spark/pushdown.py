@@ -1,7 +1,7 @@
-"""Which part of a log a filter leaves to be read. Spark applies the filters again, so a cut may be too wide.
+"""Derives the part of the logs to read from Spark's filters. It may be too wide: Spark applies the filters again.
 
-Topic, partition and offset can be cut at both ends. Of timestamps only the lower end: they may go back in a log, and a
-broker only tells before which offset everything is older.
+Topic, partition and offset are bounded at both ends, timestamps only at the lower end: timestamps may decrease within
+a log, and a broker only reports the offset before which all records are older.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ from penstock.spark.plan import OFFSET_END, Cuts
 
 
 def cuts_of(filters: Iterable[Filter]) -> Cuts:
-    """All filters together."""
+    """The bounds that all filters give together."""
     cuts = Cuts()
     for each in filters:
         match each:

@@ -1,8 +1,8 @@
-"""A task reads its split: fetches some megabytes ahead, leaves out what nobody may see, turns the rest into columns.
+"""Reads a split in a task: fetches some megabytes ahead, drops invisible batches, converts the rest to columns.
 
-A task holds no more than what it has fetched ahead, one answer that is under way and what one of them decodes to,
-however large its split is. Every batch that comes out is of the topic that was planned: a topic that was made again
-meanwhile ends the task. Records that are not there any more are met as `on_gap` says.
+A task holds at most the data fetched ahead, one Fetch response in flight and the decoded form of one response, however
+large its split is. Every batch returned is of the topic that was planned: a topic that was recreated meanwhile fails
+the task. Records that are no longer in the log are handled according to `on_gap`.
 """
 
 import gc
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from penstock.client.blocking import SyncClient
 from penstock.client.cluster import Cluster
-from penstock.client.consumer import Consumer
+from penstock.client.consumer.consumer import Consumer
+from penstock.client.consumer.fetched import Fetched, visible
+from penstock.client.consumer.fetcher import FetchSettings
 from penstock.client.errors import ClientError, OutOfRange
-from penstock.client.fetched import Fetched, visible
-from penstock.client.fetcher import FetchSettings
 from penstock.client.metadata import TopicPartition
 from penstock.records.header import BatchView
 from penstock.spark.gaps import Gap, meet
@@ -36,20 +36,20 @@ FETCH_BYTES = 8 * MIB
 PARTITION_FETCH_BYTES = 4 * MIB
 WAIT_MS = 500
 BATCH_BYTES_MAX = 128 * MIB
-"""What one batch may decompress to: many times what a broker takes by default, and little beside what a worker has."""
+"""The limit of a batch's decompressed size: many times a broker's default limit, and little of a worker's memory."""
 TAKEN_BYTES = 4 * MIB
-"""So much is taken over from the fetching thread at a time."""
+"""The amount taken over from the fetching thread at a time."""
 
 log = logging.getLogger("penstock.spark")
 
 
 class NothingCame(ClientError):
-    """Records that must be there did not come in time."""
+    """Records that must exist did not arrive in time."""
 
 
 def read_task(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
     """The records of a task, in order within each partition."""
-    from penstock.spark.columns import Wanted, stream  # heavy, and only tasks need it
+    from penstock.spark.columns import RecordRange, stream  # heavy, and only tasks need it
 
     every = (*COLUMNS, HEADERS) if options.has_headers else COLUMNS
     settle()
@@ -58,7 +58,7 @@ def read_task(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
         try:
             for fetched, end in reader.fetched():
                 topic, partition = fetched.partition
-                wanted = Wanted(topic, partition, fetched.offset, end, has_headers=options.has_headers)
+                wanted = RecordRange(topic, partition, fetched.offset, end, has_headers=options.has_headers)
                 for batch in stream(bytes_of(fetched), wanted, skip_of(fetched), bytes_max=BATCH_BYTES_MAX):
                     yield batch if options.columns == every else batch.select(options.columns)
         finally:
@@ -67,9 +67,9 @@ def read_task(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
 
 @cache
 def settle() -> None:
-    """Loads the decoder, and takes all that is loaded by now out of the garbage collector's sight, once per process.
+    """Loads the decoder, and exempts all objects loaded so far from garbage collection, once per process.
 
-    A worker of Spark collects all garbage after each task. With Numba in it, that is a tenth of a second each time.
+    A Spark worker runs a full collection after each task. With Numba loaded, that takes a tenth of a second each time.
     """
     from penstock.spark.columns.decoding import fastest
 
@@ -78,14 +78,14 @@ def settle() -> None:
 
 
 def read_latest(task: Task, options: SourceOptions) -> "Iterator[RecordBatch]":
-    """Of each partition of a task, which it has whole, the last record of each key."""
+    """The last record of each key of a task's partitions, each of which the task has whole."""
     needed = replace(options, columns=(*options.columns, *(name for name in NEEDED if name not in options.columns)))
     for piece in task.pieces:
         yield from latest_rows(partial(read_task, Task(task.topics, (piece,)), needed), options.columns)
 
 
 def fetch_settings(options: SourceOptions) -> FetchSettings:
-    """How much is fetched at a time and ahead."""
+    """The limits on how much is fetched at a time and ahead."""
     fetch_bytes = options.kafka_number("fetch.max.bytes", FETCH_BYTES)
     return FetchSettings(
         isolation=options.isolation,
@@ -99,7 +99,7 @@ def fetch_settings(options: SourceOptions) -> FetchSettings:
 
 
 class _Reader:
-    """The pieces of a task, as batches come in."""
+    """Fetches the pieces of a task."""
 
     def __init__(self, client: SyncClient, task: Task, options: SourceOptions) -> None:
         self._client = client
@@ -113,7 +113,7 @@ class _Reader:
         self._client.run(self._consumer.close())
 
     def fetched(self) -> Iterator[tuple[Fetched, int]]:
-        """What came in, and where the reader's interest in that partition ends."""
+        """The fetched batches, each with the end offset of the partition's piece."""
         while not self._consumer.is_at_end:
             try:
                 some = self._client.run(take_some(self._consumer, self._options.poll_timeout_ms))
@@ -127,7 +127,7 @@ class _Reader:
                 yield fetched, self._pieces[fetched.partition].end
 
     def _check(self, fetched: Fetched) -> None:
-        """Metadata is renewed before anything of a new topic can be fetched, so the id at hand is never too old."""
+        """Checks the topic id. Metadata is refreshed before a new topic can be fetched, so the id is never stale."""
         known = self._cluster.view.topics.get(fetched.partition.topic)
         if known is not None:
             check_id(known.name, self._ids[known.name], known.topic_id)
@@ -173,7 +173,7 @@ async def _opened(
 
 
 async def take_some(consumer: Consumer, timeout_ms: int) -> list[Fetched]:
-    """Waits for something, and takes what else is there. Trouble stays where it is until all else is taken."""
+    """Waits for a fetch and takes others that are ready. An error is left to the next call if there is data."""
     taken: list[Fetched] = []
     size_bytes = 0
     while size_bytes < TAKEN_BYTES:
@@ -191,14 +191,14 @@ async def take_some(consumer: Consumer, timeout_ms: int) -> list[Fetched]:
 
 
 def bytes_of(fetched: Fetched) -> memoryview:
-    """The batches as they lie in the answer, one after another."""
+    """The batches as contiguous bytes of the Fetch response."""
     first, last = fetched.batches[0], fetched.batches[-1]
     return memoryview(first.buffer)[first.position : last.position + last.size_bytes]
 
 
 def skip_of(fetched: Fetched) -> Callable[[BatchView], bool] | None:
-    """Which batches nobody may see: markers, and what belongs to aborted transactions."""
+    """Selects the invisible batches: control batches, and batches of aborted transactions."""
     if not fetched.aborted:
-        return None  # markers are left out anyway
+        return None  # control batches are left out anyway
     seen = {batch.base_offset for batch in visible(fetched.batches, fetched.aborted)}
     return lambda batch: batch.base_offset not in seen

@@ -1,7 +1,7 @@
-"""`format("penstock")`: what Spark calls, thinly. Options, planning, asking and reading are next door.
+"""`format("penstock")`: the classes that Spark calls. Options, planning, queries and reading are in other modules.
 
-Spark makes these objects in several processes and pickles them: they hold options only, and open what they need when
-they need it. Nothing heavy is imported here, because Spark imports this module wherever it looks for data sources.
+Spark creates these objects in several processes and pickles them: they hold options only, and connect on first use.
+Nothing heavy is imported here, because Spark imports this module wherever it looks for data sources.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ TYPES = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 LIMITED = 1
-"""Any limit tells that limits hold; which, the options know. Spark has no limit that is made of two."""
+"""A placeholder: Spark cannot combine two limits, so it only shows that there are limits. The options hold them."""
 
 
 class PenstockSource(DataSource):
@@ -72,18 +72,18 @@ class PenstockSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what is there when the query is planned."""
+    """Reads a batch whose offsets are fixed when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cuts: Cuts | None = None
 
     def partitions(self) -> list[InputPartition]:
-        """On the driver."""
+        """Plans the tasks, on the driver."""
         return _partitions(batch_tasks(self._options, self._cuts))
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """In a task. Spark makes a task without a value when there are none."""
+        """Runs in a task. Spark creates one task without a value if there are no partitions."""
         if partition.value is None:
             return iter(())
         read = read_latest if self._options.is_latest else read_task
@@ -91,10 +91,10 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """The same with filters. Only for who asks: with it, every batch fails while Spark's own setting is off."""
+    """A batch reader with filter pushdown. Optional: with it, every batch fails while Spark's own setting is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Spark applies all of them again."""
+        """Returns all filters, so that Spark applies them again."""
         self._cuts = cuts_of(filters)
         return filters
 
@@ -113,48 +113,48 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def initialOffset(self) -> Stored:  # noqa: N802 - Spark's name
-        """When there is no checkpoint."""
+        """The start offsets if there is no checkpoint."""
         return to_stored(self._stream.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Whether any limit is set."""
+        """The placeholder limit if the options set any limit."""
         options = self._options
         if options.offsets_max is options.offsets_min is options.bytes_max is None:
             return ReadAllAvailable()
         return ReadMaxRows(LIMITED)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Once, before anything else of such a run."""
+        """Called once, before any other call of an AvailableNow run."""
         self._stream.stop_at_present()
 
     def latestOffset(self, start: Stored, limit: ReadLimit) -> Stored:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends. Spark has noted that everything before `start` is done."""
+        """The end of the next micro-batch. Spark has recorded everything before `start` as done."""
         has_limits = not isinstance(limit, ReadAllAvailable)
         return to_stored(self._stream.end(from_stored(start), has_limits=has_limits))
 
     def reportLatestOffset(self) -> Stored | None:  # noqa: N802 - Spark's name
-        """Where the logs end, for the query's progress."""
+        """The end offsets of the logs, for the query's progress."""
         latest = self._stream.latest
         return None if latest is None else to_stored(latest)
 
     def partitions(self, start: Stored, end: Stored) -> Sequence[InputPartition]:
-        """On the driver."""
+        """Plans the tasks of a micro-batch, on the driver."""
         return _partitions(self._stream.tasks(from_stored(start), from_stored(end)))
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """In a task, with an object of its own."""
+        """Runs in a task, on an object of its own."""
         return read_task(Task._make(partition.value), self._options)
 
     def commit(self, end: Stored) -> None:
-        """Nothing to do: Spark says this only when the next micro-batch begins, and `latestOffset` knew it before."""
+        """Does nothing: Spark calls this only when the next micro-batch starts, after `latestOffset`."""
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Closes the connection when the query has ended."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
 
 
 def _partitions(tasks: Iterable[Task]) -> list[InputPartition]:
-    """As bare tuples, which take half the time to pickle."""
+    """Wraps tasks as bare tuples, which take half the time to pickle."""
     return [InputPartition(tuple(task)) for task in tasks]

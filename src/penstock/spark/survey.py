@@ -1,11 +1,11 @@
-"""What the driver asks the cluster: which partitions there are, where they begin and end, how large they are.
+"""Queries the cluster for the driver: the partitions, their start and end offsets, and their sizes.
 
-Sizes come from DescribeLogDirs: bytes of a partition on its leader, by the offsets that lie in it. Where that is not
-allowed, the first batches of the largest ranges are weighed instead; where nothing comes, a record counts as 512 bytes.
-They are a mean over the whole log, and only decide where tasks are cut.
+Sizes come from DescribeLogDirs: the bytes of a partition on its leader, divided by its number of offsets. Where that is
+not allowed, the first batches of the largest ranges are measured instead; without any data, a record counts as 512
+bytes. Sizes are means over the whole log, and only decide where tasks are cut.
 
-A topic is the same topic as long as its id is the same. Ids are remembered while the query runs, and in a file if there
-is one, because a checkpoint in the connector's form has no room for them.
+A topic is identified by its id. Ids are kept while the query runs, and in a file if one is configured, because a
+checkpoint in the connector's format cannot hold them.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from penstock.client.admin.brokers import log_dirs
 from penstock.client.blocking import SyncClient
-from penstock.client.brokers import log_dirs
 from penstock.client.cluster import Cluster
-from penstock.client.consumer import Consumer
+from penstock.client.consumer.consumer import Consumer
+from penstock.client.consumer.fetcher import FetchSettings
 from penstock.client.errors import ClientError, Refused, Unsupported
-from penstock.client.fetcher import FetchSettings
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import NO_OFFSET, Isolation, Moment, list_offsets
 from penstock.spark.link import connect
@@ -48,15 +48,15 @@ SAMPLE_BYTES = 64 * 1024
 SAMPLE_WAIT_MS = 5_000
 MEANS_AGE_S_MAX = 60.0
 METADATA_AGE_S_MAX = 1.0
-"""Spark asks a hundred times a second while there is nothing new; new partitions may wait for a second."""
+"""Spark polls a hundred times a second while there is no new data; new partitions may wait for a second."""
 
 
 class TopicRecreated(Exception):
-    """Another topic has the name of the one that was read."""
+    """The topic was deleted and recreated under the same name."""
 
 
 class Survey:
-    """See the module. Opens a connection when it is first asked something; close it."""
+    """See the module. Connects on first use; the caller closes it."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -77,14 +77,14 @@ class Survey:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
     @property
     def client(self) -> SyncClient:
-        """The connection, opened if need be."""
+        """The client, connected on first use."""
         if self._client is None:
             self._client = connect(self._options)
         return self._client
@@ -93,10 +93,10 @@ class Survey:
     def _cluster(self) -> Cluster:
         return self.client.admin.cluster
 
-    # --- which partitions
+    # --- partitions
 
     def partitions(self) -> list[TopicPartition]:
-        """All that are to be read, in order. TopicRecreated if a topic is not what it was."""
+        """All partitions to read, in order. Raises TopicRecreated if a topic was recreated."""
         now_s = time.monotonic()
         if not self._partitions or now_s - self._partitions_asked_s >= METADATA_AGE_S_MAX:
             topics = self.client.run(self._topics())
@@ -143,18 +143,18 @@ class Survey:
         if is_news and self._ids_file is not None:
             _save_ids(self._ids_file, self.topic_ids)
 
-    # --- where they begin and end
+    # --- start and end offsets
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each begins."""
+        """The log start offset of each partition."""
         return self._listed(dict.fromkeys(partitions, Moment.EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each ends, for a reader of this isolation."""
+        """The end offset of each partition at the isolation level of the options."""
         return self._listed(dict.fromkeys(partitions, Moment.LATEST))
 
     def latest_behind(self, known: Offsets) -> dict[TopicPartition, int]:
-        """Where each ends now. A new leader may know less for a moment than its predecessor: then it is asked again."""
+        """The end offsets; requested again if one is below `known`, as a new leader may briefly report a lower one."""
         found: dict[TopicPartition, int] = {}
         for attempt in range(self._options.fetch_attempts):
             if attempt:
@@ -165,7 +165,7 @@ class Survey:
         return found
 
     def resolved(self, bound: Bound, *, is_start: bool) -> dict[TopicPartition, int]:
-        """An offset for each partition that is to be read."""
+        """Resolves a bound to an offset for each partition to read."""
         partitions = self.partitions()
         match bound:
             case "earliest":
@@ -182,7 +182,7 @@ class Survey:
                 return self._since(dict.fromkeys(partitions, timestamp_ms), is_start=is_start)
 
     def since(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or behind a moment, if there is any."""
+        """The first offset at or after a timestamp, or None."""
         found = self._listed(timestamps_ms)
         return {each: None if offset == NO_OFFSET else offset for each, offset in found.items()}
 
@@ -221,10 +221,10 @@ class Survey:
         found = self.client.run(list_offsets(self._cluster, moments, self._options.isolation))
         return {each: at.offset for each, at in found.items()}
 
-    # --- how large they are
+    # --- sizes
 
     def sizes(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-        """About how many bytes the offsets from one up to another take up, by partition."""
+        """The estimated size of each range in bytes."""
         now_s = time.monotonic()
         if now_s - self._means_asked_s >= MEANS_AGE_S_MAX or not self._means:
             self._means = self.client.run(
@@ -239,7 +239,7 @@ class Survey:
 
 
 def check_id(topic: str, known: bytes | None, found: bytes) -> None:
-    """TopicRecreated if a topic with an id has another one now."""
+    """Raises TopicRecreated if the id of a topic has changed."""
     if known is not None and found not in (known, ZERO_UUID) and known != ZERO_UUID:
         raise TopicRecreated(
             f"Topic {topic} was deleted and made again (its id was {id_text(known)} and is {id_text(found)}): offsets "
@@ -248,7 +248,7 @@ def check_id(topic: str, known: bytes | None, found: bytes) -> None:
 
 
 def id_text(topic_id: bytes) -> str:
-    """As Kafka's tools write it."""
+    """The id as Kafka's tools print it."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
@@ -286,7 +286,7 @@ async def _mean_bytes(
     ranges: Mapping[TopicPartition, tuple[int, int]],
     isolation: Isolation,
 ) -> dict[TopicPartition, float]:
-    """Bytes for each offset, by partition, as far as they can be found out."""
+    """Mean bytes per offset, by partition, as far as they can be determined."""
     try:
         means = await _described_means(cluster, partitions)
     except (Refused, Unsupported):
@@ -296,7 +296,7 @@ async def _mean_bytes(
     try:
         return await _weighed_means(cluster, ranges, isolation)
     except ClientError:
-        return {}  # whoever reads will be told
+        return {}  # the tasks will report the error
 
 
 async def _described_means(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, float]:
@@ -317,7 +317,7 @@ async def _described_means(cluster: Cluster, partitions: list[TopicPartition]) -
 async def _weighed_means(
     cluster: Cluster, ranges: Mapping[TopicPartition, tuple[int, int]], isolation: Isolation
 ) -> dict[TopicPartition, float]:
-    """From the first batches of the largest ranges."""
+    """Mean bytes per offset in the first batches of the largest ranges."""
     by_count = sorted(ranges, key=lambda each: ranges[each][1] - ranges[each][0], reverse=True)
     chosen = {each: ranges[each] for each in by_count[:SAMPLES_MAX] if ranges[each][0] < ranges[each][1]}
     settings = FetchSettings(

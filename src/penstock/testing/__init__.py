@@ -1,1 +1,1 @@
-"""For tests: a real node as a pytest fixture. Comes with the wheel; `def test(kafka): …` is all it takes."""
+"""A real node as a pytest fixture, for tests. Part of the wheel; `def test(kafka): …` is all it takes."""

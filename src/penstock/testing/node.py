@@ -1,6 +1,6 @@
-"""A real node inside the test process, on a free port, with data that is forgotten.
+"""A real node inside the test process, on a free port, with temporary data.
 
-It runs in a thread of its own, so that the code under test may block, fork clients or run a loop of its own.
+The node runs in a thread of its own, so that the code under test may block, fork clients or run its own event loop.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 START_S = 10.0
 STOP_S = 20.0
-# Tests lose nothing by a power cut, and want no time spent on syncs.
+# Tests lose nothing by a power failure, so no time is spent on syncs.
 FORGETFUL = {"log.durability": Durability.REPLICATED.value}
 
 
@@ -54,7 +54,7 @@ class NodeThread:
         self.bootstrap = self._node.address
 
     def stop(self) -> None:
-        """Stops the node and forgets its data."""
+        """Stops the node and deletes its data."""
         self._run(self._node.stop(), STOP_S)
         self._ports.close()
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -5,14 +5,14 @@
         run_my_service(bootstrap=kafka.bootstrap, topic=kafka.topic("orders"))
         assert kafka.expect("orders.out").json() == {"id": 1}
 
-Names are prefixed per test, so that tests do not see each other's records, and per process, so that they may run in
-parallel. Nothing but the wheel is needed.
+Names are prefixed per test, so that tests do not see each other's records; each process has its own node, so that tests
+may run in parallel. Nothing but the wheel is needed.
 """
 
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ class Received:
 
 
 class Kafka:
-    """What a test sees of the node."""
+    """A test's access to the node."""
 
     def __init__(self, bootstrap: str, client: "SyncClient", prefix: str) -> None:
         self.bootstrap = bootstrap
@@ -58,18 +58,20 @@ class Kafka:
         """The real name of a topic of this test; pass it to the code under test."""
         return f"{self._prefix}.{name}"
 
-    def create(self, name: str, partitions: int = 1, **options: Any) -> str:
-        """Makes a topic and returns its real name. Topics are also made on first use."""
-        self.client.create_topic(self.topic(name), partitions=partitions, **options)
+    def create(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, exist_ok: bool = False
+    ) -> str:
+        """Creates a topic and returns its real name. Topics are also created on first use."""
+        self.client.create_topic(self.topic(name), partitions, configs=configs, exist_ok=exist_ok)
         return self.topic(name)
 
     def produce(self, name: str, value: Any, key: str | bytes | None = None) -> None:
-        """Writes one record; what is neither bytes nor text is written as JSON."""
+        """Writes one record; a value that is neither bytes nor a string is written as JSON."""
         content = value if isinstance(value, bytes | str) else json.dumps(value)
-        self.client.publish(self.topic(name), key, content)
+        self.client.publish(self.topic(name), content, key)
 
     def expect(self, name: str, timeout: float = 5.0) -> Received:
-        """The next record of a topic with one partition, in order; TimeoutError if none comes."""
+        """The next record of a topic with one partition, in order; raises TimeoutError if none arrives."""
         topic = self.topic(name)
         deadline = time.monotonic() + timeout
         start = self._next.get(topic, 0)

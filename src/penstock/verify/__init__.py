@@ -1,1 +1,1 @@
-"""Histories of what clients did and saw, and the checks that tell whether a log kept its promises."""
+"""Histories of client operations, and the checks that decide whether a log kept its guarantees."""

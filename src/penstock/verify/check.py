@@ -19,7 +19,7 @@ from penstock.verify.rules import DEFAULT_RULES, Rules
 
 
 def check(history: Iterable[Event], rules: Rules = DEFAULT_RULES) -> Report:
-    """Whether the log kept its promises. The history may be a stream; HistoryError says that it is broken itself."""
+    """Runs all checks over a history, which may be a stream. Raises HistoryError if the history is malformed."""
     watermarks = WatermarkWatcher(rules.settled_after_ns)
     commits = CommitWatcher()
     index = Index(
@@ -49,7 +49,7 @@ def check(history: Iterable[Event], rules: Rules = DEFAULT_RULES) -> Report:
 
 
 def check_lines(lines: Iterable[str], rules: Rules = DEFAULT_RULES) -> Report:
-    """The same for a history as text, such as an open file."""
+    """Runs all checks over a history in text form, such as an open file."""
     return check(read_history(lines), rules)
 
 

@@ -1,4 +1,4 @@
-"""Findings: what kinds of trouble there are, which of them fail a run, and one trouble with its operations."""
+"""Findings: the kinds of anomalies, which of them fail a run, and an anomaly with its operations."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class Severity(Enum):
 
 
 class Kind(Enum):
-    """What is wrong. The words are Jepsen's and Adya's where they have one."""
+    """The kind of an anomaly, named as Jepsen and Adya name it where they have a name."""
 
     INCONSISTENT_OFFSETS = "inconsistent-offsets"
     DUPLICATE = "duplicate"
@@ -54,7 +54,7 @@ NOTED_KINDS = frozenset({Kind.G0, Kind.G1C_WITH_WRITES})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One trouble: a sentence for people, and the operations that prove it."""
+    """One anomaly: a sentence for people, and the operations that prove it."""
 
     kind: Kind
     sentence: str
@@ -74,7 +74,7 @@ class Finding:
 
 
 class Findings:
-    """Counts every finding, keeps the first few of each kind: one broken disk can lose a million records."""
+    """Counts every finding and keeps the first few of each kind: one broken disk can lose a million records."""
 
     def __init__(self, kept_per_kind_max: int, waived: frozenset[Kind] = frozenset()) -> None:
         self.kept: list[Finding] = []
@@ -83,7 +83,7 @@ class Findings:
         self._noted = NOTED_KINDS | waived
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Takes them all in."""
+        """Counts all findings, and keeps those within the limit of their kind."""
         for finding in findings:
             noted = finding.severity is Severity.NOTED or finding.kind in self._noted
             severity = Severity.NOTED if noted else Severity.FAILS

@@ -1,7 +1,7 @@
-"""A history: what clients asked and what came of it, one JSON line per event, in the order in which it happened.
+"""A history: client operations and their outcomes, one JSON line per event, in order of time.
 
 Every operation is an `invoke` and, unless its process died, a completion: `ok`, `fail` (it definitely did not happen)
-or `info` (nobody knows). One clock orders all events, so that "before" is exact. docs/verify.md describes the fields.
+or `info` (unknown). One clock orders all events, so that "before" is exact. docs/verify.md describes the fields.
 """
 
 import heapq
@@ -33,11 +33,11 @@ FUNCTIONS = frozenset(Function.__args__)  # type: ignore[attr-defined]
 
 
 class HistoryError(Exception):
-    """The history itself is broken, so that nothing can be concluded from it."""
+    """The history itself is malformed, so that nothing can be concluded from it."""
 
 
 class BadLine(HistoryError):
-    """A line that is no event."""
+    """A line that is not an event."""
 
     def __init__(self, line_number: int, reason: str) -> None:
         super().__init__(f"line {line_number}: {reason}")
@@ -69,7 +69,7 @@ class Event:
     producer_epoch: int | None = None
     client: str | None = None
     rebalanced: list[Partition] | None = None
-    """In the completion of a poll or transaction: partitions that came or went meanwhile."""
+    """In the completion of a poll or transaction: partitions that were assigned or revoked meanwhile."""
 
 
 _FIELDS = (
@@ -97,7 +97,7 @@ def line_of(event: Event) -> str:
 
 
 def read_history(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of a file or of any lines. A last line that was cut off by a crash is left out."""
+    """Parses the events of a file or of any lines. A last line that was cut off by a crash is skipped."""
     for number, line in enumerate(lines, 1):
         try:
             fields, end = _decode(line)
@@ -133,7 +133,7 @@ def _event_of(number: int, fields: Any) -> Event:
 
 
 def merge_histories(*histories: Iterable[Event]) -> Iterator[Event]:
-    """Histories of several recorders on one clock as one. At one moment invokes come first: then nobody was before."""
+    """Merges histories recorded with one clock. At equal times invokes come first, so that no order is implied."""
     renumbered: dict[tuple[int, int], int] = {}
     sources = [_numbered(number, history) for number, history in enumerate(histories)]
     moments = heapq.merge(*sources, key=lambda pair: (pair[1].time_ns, pair[1].type != "invoke"))

@@ -1,7 +1,7 @@
-"""The index: one pass over a history, which may be a stream, into what the checks need.
+"""The index: the data that the checks need, built in one pass over a history, which may be a stream.
 
-Events come in the order of time; each is forgotten once it is indexed. The loop over polled records is the only hot
-place of the room: one dict lookup and two comparisons per record, everything rare is moved out of it.
+Events come in order of time; none is kept once it is indexed. The loop over polled records is the only hot loop of
+the room: it does one dict lookup and two comparisons per record, and rare cases are moved out of it.
 """
 
 from collections import Counter
@@ -17,17 +17,17 @@ _MISSING = object()
 
 
 class Watcher(Protocol):
-    """A check that decides while the history streams by, because it looks at few operations and needs no records."""
+    """A check that runs while the history is read, because it needs few operations and no records."""
 
     def invoked(self, operation: Operation, event: Event) -> None:
-        """An operation began."""
+        """Called when an operation begins."""
 
     def completed(self, operation: Operation, event: Event, asked: list[Any]) -> None:
-        """It ended; `asked` is the value of its invoke."""
+        """Called when an operation ends; `asked` is the value of its invoke."""
 
 
 class _Session:
-    """A process between two crashes: its producer, and how far it has read."""
+    """A process between two crashes: its producer, and its read positions."""
 
     __slots__ = ("is_subscribed", "positions", "producer")
 
@@ -38,7 +38,7 @@ class _Session:
 
 
 class Index:
-    """What a history tells, by partition, process and transaction."""
+    """The contents of a history by partition, process and transaction."""
 
     def __init__(self, watchers: Mapping[Function, Watcher]) -> None:
         self.partitions: dict[Partition, PartitionIndex] = {}
@@ -55,21 +55,21 @@ class Index:
 
     @property
     def operations(self) -> int:
-        """How many there were."""
+        """The number of operations."""
         return self.functions.total()
 
     @property
     def processes(self) -> int:
-        """How many processes took part."""
+        """The number of processes."""
         return len(self._sessions)
 
     def reached(self, process: Process, partition: Partition) -> int | None:
-        """The last offset that a process has read, -1 before the first; None for one that took no part."""
+        """The last offset that a process has read, -1 before the first; None if the process is not in the history."""
         session = self._sessions.get(process)
         return None if session is None else session.positions.get(partition, -1)
 
     def read(self, history: Iterable[Event]) -> None:
-        """Takes in a whole history."""
+        """Indexes a whole history."""
         for event in history:
             index = event.index
             if index <= self._last_index:
@@ -115,7 +115,7 @@ class Index:
         if event.producer_id is not None and (
             event.producer_id != producer.producer_id or event.producer_epoch != producer.producer_epoch
         ):
-            # A new epoch of the same id fences the old one, so that order still holds; a new id fences nobody.
+            # A new epoch of the same id fences the old one, so that order still holds; a new id fences no producer.
             order = producer.order
             if producer.producer_id not in (None, event.producer_id):
                 order = self._next_order()
@@ -124,7 +124,7 @@ class Index:
         return session
 
     def _renew(self, event: Event) -> _Session:
-        """A process begins, or begins again after a crash."""
+        """Starts a new session for a process, at its first event or after a crash."""
         producer = Producer(event.process, self._next_order(), client=event.client)
         session = self._sessions[event.process] = _Session(producer)
         return session
@@ -134,7 +134,7 @@ class Index:
         return self._orders
 
     def _claim(self, partition: Partition, value: Value, operation: Operation) -> None:
-        """Enters who writes a value."""
+        """Registers the operation that writes a value."""
         index = self._partition(partition)
         earlier = index.writers.get(value)
         if earlier is not None:
@@ -143,7 +143,7 @@ class Index:
                     operation.invoked,
                     f"{value!r} was sent to {partition} before, by {earlier}; values must be unique in a partition",
                 )
-            del index.writers[value]  # Its place in the order of invocations is now the last.
+            del index.writers[value]  # The value moves to the end of the order of invocations.
         index.writers[value] = operation
 
     def _partition(self, partition: Partition) -> PartitionIndex:
@@ -225,7 +225,7 @@ class Index:
         if event.type == "ok":
             self._acknowledge(transaction)
         else:
-            # A consumer goes back to what was committed when its transaction did not make it.
+            # A consumer returns to its committed offsets when its transaction did not commit.
             if event.value is None:
                 session.positions.clear()
             for partition in sorted(touched):
@@ -270,7 +270,7 @@ class Index:
     def _poll(
         self, operation: Operation, rows: list[Any], session: _Session, event: Event, touched: set[Partition]
     ) -> None:
-        """Enters what a poll returned; `touched` are the partitions that the same operation has polled before."""
+        """Indexes the records of a poll; `touched` are the partitions that the same operation has polled before."""
         self.records_polled += len(rows)
         current: Partition | None = None
         index = _NOWHERE
@@ -308,9 +308,9 @@ class Index:
 
     @staticmethod
     def _read_first(index: PartitionIndex, offset: int, value: Value, operation: Operation) -> None:
-        """A value is seen at this offset for the first time, or another one was seen there."""
+        """Records the first value read at an offset, or a value that differs from an earlier one."""
         if value not in index.writers:
-            index.strangers.append((_checked(offset), value, operation))
+            index.reads_without_writer.append((_checked(offset), value, operation))
         if index.reads.setdefault(_checked(offset), value) != value:
             index.read_clashes.append((offset, value, operation))
 
@@ -329,11 +329,11 @@ class Index:
                 self._acknowledge(transaction)
 
     def is_visible(self, transaction: Transaction) -> bool:
-        """Whether anybody read any of its values."""
+        """Whether any value of the transaction was read."""
         return any(value in self.partitions[partition].read_offsets for partition, value in transaction.sends)
 
     def is_overdue(self, rules: Rules, partition: Partition, offset: int | None) -> bool:
-        """Whether a committed record at this offset must have been read by somebody, wherever it lies."""
+        """Whether a committed record at this offset (None: unknown) must have been read by at least one reader."""
         log = self.partitions[partition]
         if not rules.must_survive(partition, offset or 0):
             return False

@@ -1,4 +1,4 @@
-"""Operations and transactions as the checks know them: small, because a long history has a million of them."""
+"""Operations and transactions as the checks use them: small, because a long history has a million of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 from penstock.verify.history import EventType, Function, Partition, Process, Value
 
 NEVER = 1 << 62
-"""Later than every event: when an operation without a completion ended."""
+"""Later than every event: the end of an operation without a completion."""
 
 
 @dataclass(slots=True, eq=False)
@@ -17,7 +17,7 @@ class Producer:
 
     process: Process
     order: int
-    """Producers with the same number must keep their sends in order among them."""
+    """The sends of all producers with the same number must keep their order."""
     producer_id: int | None = None
     producer_epoch: int | None = None
     client: str | None = None
@@ -35,7 +35,7 @@ class Operation:
 
     @property
     def process(self) -> Process:
-        """Who asked for it."""
+        """The process that invoked the operation."""
         return self.producer.process
 
     def __str__(self) -> str:
@@ -58,16 +58,16 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """What a transaction wrote, and from which other transactions it read."""
+    """A transaction: its sends, and the transactions whose values it read."""
 
     operation: Operation
     sends: list[tuple[Partition, Value]]
     offsets: list[int | None] = field(default_factory=list)
-    """Where the delivery reports put each of the sends, once the transaction has ended."""
+    """The offset of each send by its delivery report, once the transaction has ended."""
     sources: set[int] = field(default_factory=set)
     """The `invoked` of transactions whose values it polled."""
 
     def places(self) -> Iterator[tuple[Partition, Value, int | None]]:
-        """Partition, value and offset of every send; no offset where no delivery report came."""
+        """Partition, value and offset of every send; the offset is None without a delivery report."""
         for (partition, value), offset in zip_longest(self.sends, self.offsets):
             yield partition, value, offset

@@ -1,4 +1,4 @@
-"""What a history tells about one partition: plain dicts and arrays, no object per record.
+"""The index of one partition: plain dicts and arrays, no object per record.
 
 `acked` is filled in the order of acknowledgements and `writers` in that of invocations; `checks.sends` relies on it.
 """
@@ -26,10 +26,10 @@ class PartitionIndex:
         self.ack_clashes: list[tuple[int, Value]] = []
         self.reads: dict[int, Value] = {}
         self.read_clashes: list[tuple[int, Value, Operation]] = []
-        self.strangers: list[tuple[int, Value, Operation]] = []
+        self.reads_without_writer: list[tuple[int, Value, Operation]] = []
         """Values that had no writer when they were read."""
         self.read_offsets: dict[Value, int] = {}
-        """Where a value was read, once all reads are known: the last place, if there are several."""
+        """The offset at which a value was read, set by `settle`: the last one if there are several."""
         self.highest_read = -1
         self._run_first = array("q")
         self._run_last = array("q")
@@ -41,18 +41,18 @@ class PartitionIndex:
         self._passed: tuple[list[int], list[int]] | None = None
 
     def add_ack(self, offset: int, value: Value) -> None:
-        """A value was acknowledged at an offset."""
+        """Records that a value was acknowledged at an offset."""
         if self.acked.setdefault(offset, value) != value:
             self.ack_clashes.append((offset, value))
 
     def add_run(self, first: int, last: int, operation: Operation) -> None:
-        """An operation read from the one offset to the other."""
+        """Records that an operation read from the first to the last offset."""
         self._run_first.append(first)
         self._run_last.append(last)
         self._run_operations.append(operation)
 
     def add_jump(self, from_offset: int, to_offset: int, flags: int, operation: Operation) -> None:
-        """A reader went on at another offset than the next."""
+        """Records that a reader continued at an offset other than the next."""
         self._jumps.extend((from_offset, to_offset, flags))
         self._jump_operations.append(operation)
 
@@ -62,11 +62,11 @@ class PartitionIndex:
 
     @property
     def has_jumps(self) -> bool:
-        """Whether any reader went on at another offset than the next."""
+        """Whether any reader continued at an offset other than the next."""
         return bool(self._jump_operations)
 
     def settle(self) -> None:
-        """All reads are known."""
+        """Computes `read_offsets` and `highest_read`, once all reads are indexed."""
         self.read_offsets = dict(zip(self.reads.values(), self.reads.keys(), strict=True))
         self.highest_read = max(self.reads, default=-1)
         for offset, value, _ in self.read_clashes:
@@ -92,7 +92,7 @@ class PartitionIndex:
         return (self._run_operations[place],) if place < len(self._run_operations) else ()
 
     def was_passed(self, offset: int) -> bool:
-        """Whether a reader went on from below this offset to above it, without having been sent there."""
+        """Whether a reader moved from below this offset to above it without a new assignment."""
         if self._passed is None:
             self._passed = self._find_passed()
         starts, ends = self._passed

@@ -1,6 +1,6 @@
-"""The recorder: hands out operations and writes down how each of them ended.
+"""The recorder: starts operations and records how each of them ended.
 
-One recorder serves one thread; the histories of several are merged by time (`merge_histories`).
+One recorder serves one thread; the histories of several recorders are merged by time (`merge_histories`).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from penstock.verify.history import Event, EventType, Function, Partition, Proce
 
 
 class OpenOperation:
-    """An operation on its way. Exactly one of `ok`, `fail` and `info` ends it."""
+    """An operation in progress. Exactly one of `ok`, `fail` and `info` ends it."""
 
     __slots__ = ("_invoke", "_is_open", "_recorder")
 
@@ -25,19 +25,19 @@ class OpenOperation:
         return self._invoke.index
 
     def ok(self, value: Sequence[Any] | None = None, *, rebalanced: Sequence[Partition] | None = None) -> None:
-        """It happened."""
+        """Ends the operation: it happened."""
         self._end("ok", value, None, rebalanced)
 
     def fail(
         self, err: str, value: Sequence[Any] | None = None, *, rebalanced: Sequence[Partition] | None = None
     ) -> None:
-        """It definitely did not happen."""
+        """Ends the operation: it definitely did not happen."""
         self._end("fail", value, err, rebalanced)
 
     def info(
         self, err: str, value: Sequence[Any] | None = None, *, rebalanced: Sequence[Partition] | None = None
     ) -> None:
-        """Nobody knows whether it happened, or happens later: time-out, disconnect, purge."""
+        """Ends the operation: it may have happened, or may happen later (time-out, disconnect, purge)."""
         self._end("info", value, err, rebalanced)
 
     def _end(
@@ -61,7 +61,7 @@ class OpenOperation:
 
 
 class Recorder:
-    """Numbers events, stamps them with the clock it was given, and writes each as one line."""
+    """Numbers events, adds the time of the given clock, and writes each event as one line."""
 
     def __init__(self, clock_ns: Callable[[], int], write: Callable[[str], object]) -> None:
         self._clock_ns = clock_ns
@@ -70,7 +70,7 @@ class Recorder:
 
     @classmethod
     def in_memory(cls, clock_ns: Callable[[], int], keep: Callable[[Event], object]) -> Self:
-        """A recorder without the way through text: `keep` gets the events, as in `events.append`."""
+        """A recorder that passes events to `keep`, such as `events.append`, instead of writing lines."""
         recorder = cls(clock_ns, lambda _: None)
         recorder._keep = keep
         return recorder
@@ -85,7 +85,7 @@ class Recorder:
         epoch: int | None = None,
         client: str | None = None,
     ) -> OpenOperation:
-        """Starts an operation; a process may have several open, as a pipelining producer has."""
+        """Starts an operation; a process may have several in progress, as a pipelining producer has."""
         return OpenOperation(self, self.record("invoke", process, function, value, pid=pid, epoch=epoch, client=client))
 
     def record(

@@ -1,4 +1,4 @@
-"""The report of a check: what was looked at, what was found, for people and for machines."""
+"""The report of a check: the counts of the history and the findings, as text and as JSON."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from penstock.verify.findings import Finding, Findings, Kind, Severity
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a history holds: the less was looked at, the less its silence means."""
+    """The size of a history: the smaller it is, the less an absence of findings means."""
 
     operations: int
     ok: int
@@ -25,9 +25,9 @@ class Counts:
     records_polled: int
     """Every record of every poll."""
     records_read: int
-    """Different offsets that somebody read."""
+    """Distinct offsets that were read."""
     offset_questions: int
-    """Where partitions begin and end."""
+    """Requests for the first and last offsets of partitions."""
     watermark_questions: int
     commits: int
 
@@ -37,7 +37,7 @@ class Counts:
 
 
 class Report:
-    """What a check looked at and what it found."""
+    """See the module."""
 
     def __init__(self, counts: Counts, findings: Findings) -> None:
         self.counts = counts
@@ -50,21 +50,21 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found that fails a run."""
+        """Whether no finding fails the run."""
         return not self.anomalies
 
     @property
     def anomalies(self) -> Counter[Kind]:
-        """How many findings of which kind fail the run."""
+        """The number of findings that fail the run, by kind."""
         return self._counted(Severity.FAILS)
 
     @property
     def notes(self) -> Counter[Kind]:
-        """How many findings of which kind are only noted."""
+        """The number of findings that are only noted, by kind."""
         return self._counted(Severity.NOTED)
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Takes in findings of checks that look elsewhere than at the history, as those of replicas do."""
+        """Adds findings of checks that do not use the history, such as those of replicas."""
         self._findings.extend(findings)
 
     def _counted(self, severity: Severity) -> Counter[Kind]:

@@ -1,4 +1,4 @@
-"""What a run promised: where the checks must be milder than usual, or may be stricter."""
+"""Options of the checks: where a run needs them to be more lenient, or allows them to be stricter."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from penstock.verify.history import Partition, Process, Value
 
 
 def id_before_slash(value: Value) -> Hashable:
-    """The default form of an output: `<input id>/<attempt>`."""
+    """The input id of an output that has the default form, `<input id>/<attempt>`."""
     return str(value).partition("/")[0]
 
 
@@ -19,35 +19,35 @@ class Pipeline:
     inputs: frozenset[Partition]
     outputs: frozenset[Partition]
     input_of: Callable[[Value], Hashable] = id_before_slash
-    """Which input an output came from."""
+    """The id of the input that an output came from."""
     id_of: Callable[[Value], Hashable] = str
-    """The same id, of an input."""
+    """The id of an input, to compare with `input_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The defaults hold for a run without retention or compaction that ends with everybody reading to the end."""
+    """The defaults are for a run without retention or compaction in which all readers read to the end."""
 
     waived: frozenset[Kind] = frozenset()
     """Kinds that are only noted."""
     ends_with_full_read: bool = True
-    """False for a history that was cut: what nobody has read yet is then no finding."""
+    """False for a truncated history: a record that was not read yet is then no finding."""
     final_readers: frozenset[Process] = frozenset()
-    """Who read everything anew after all others had ended: what they did not find is gone, whoever saw it before."""
+    """Processes that read everything again after all others had ended: a record that they did not find is gone."""
     log_starts: Mapping[Partition, int] = field(default_factory=dict)
-    """Retention was allowed to remove what lies below."""
+    """Offsets below which retention was allowed to remove records."""
     compacted: frozenset[Partition] = frozenset()
-    """Compaction may remove any record here, so that nothing counts as lost or skipped."""
+    """Partitions in which compaction may remove any record, so that no record counts as lost or skipped."""
     settled_after_ns: int | None = None
-    """From here on (faults healed, transaction time-out passed) the last stable offset is to be the high watermark."""
+    """From then on (faults healed, transaction timeout passed) the last stable offset must be the high watermark."""
     has_write_order: bool = False
-    """Also looks for cycles through the order of writes (G0); they are only noted."""
+    """Whether to search for cycles through the order of writes (G0), too; they are only noted."""
     pipeline: Pipeline | None = None
     findings_per_kind_max: int = 100
     """How many findings of a kind are kept; all are counted."""
 
     def must_survive(self, partition: Partition, offset: int) -> bool:
-        """Whether nothing but a fault can have removed the record."""
+        """Whether only a fault can have removed the record."""
         return partition not in self.compacted and offset >= self.log_starts.get(partition, 0)
 
 

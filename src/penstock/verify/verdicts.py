@@ -1,6 +1,6 @@
-"""A report rule by rule: what each rule says, how much of the history it was held against, and how often it was broken.
+"""Verdicts rule by rule: the text of each rule, how much of the history it was checked on, and how often it was broken.
 
-A rule that found nothing to look at is neither kept nor broken: silence about what did not happen proves nothing.
+A rule that applied to nothing in the history is neither kept nor broken: the absence of findings proves nothing then.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _watermarks: Final = attrgetter("watermark_questions")
 
 
 def _nothing(_counts: Counts) -> int:
-    """These rules look elsewhere than at a plain history."""
+    """For rules that do not apply to a plain history."""
     return 0
 
 
@@ -56,18 +56,18 @@ RULES: Final[Mapping[Kind, tuple[str, Callable[[Counts], int]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one rule."""
+    """The verdict on one rule."""
 
     kind: Kind
     rule: str
     looked_at: int
-    """Records, questions or transactions that it was held against."""
+    """The number of records, requests or transactions that the rule was checked on."""
     broken: int
-    """How often."""
+    """The number of violations."""
 
     @property
     def word(self) -> str:
-        """For people and programs."""
+        """The verdict in a word: broken, kept, or not looked at."""
         if self.broken:
             return "broken"
         return "kept" if self.looked_at else "not looked at"
@@ -84,6 +84,6 @@ class Verdict:
 
 
 def verdicts_of(report: Report) -> list[Verdict]:
-    """One for every rule."""
+    """The verdict on every rule."""
     anomalies = report.anomalies
     return [Verdict(kind, rule, measure(report.counts), anomalies[kind]) for kind, (rule, measure) in RULES.items()]

@@ -1,6 +1,6 @@
 """The table of APIs: keys, names, and which listener serves them.
 
-Request and response classes are imported on first use, so that a process pays only for the APIs that it speaks.
+Request and response classes are imported on first use, so that a process pays only for the APIs that it uses.
 """
 
 from enum import IntEnum
@@ -126,7 +126,7 @@ CONTROLLER_ONLY = frozenset(
         Api.UPDATE_RAFT_VOTER,
     }
 )
-"""Served between nodes of the metadata quorum, never to clients of a broker."""
+"""Served only on a controller's listener, to other nodes; never to clients of a broker."""
 
 ALSO_ON_CONTROLLERS = frozenset(
     {
@@ -165,7 +165,7 @@ ALSO_ON_CONTROLLERS = frozenset(
 
 
 def api_for(key: int) -> Api:
-    """The API with this key; raises UnsupportedVersion for a key that nobody knows."""
+    """The API with this key; raises UnsupportedVersion for an unknown key."""
     try:
         return Api(key)
     except ValueError:

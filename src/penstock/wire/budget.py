@@ -1,9 +1,8 @@
-"""What a request may cost to decode: elements, and bytes of memory beyond those of its frame.
+"""Limits on the cost of decoding a request: elements, and bytes of memory beyond those of its frame.
 
 A compiled reader charges an array before it reads the first element, and a string or a blob when it is read. Charges
-are estimates of what CPython allocates; they are made when the reader is compiled, so that an array costs two
-subtractions.
-Copies of blobs are not charged by their length: together they are never larger than the frame.
+are estimates of what CPython allocates; they are computed when the reader is compiled, so that charging an array takes
+two subtractions. Copies of blobs are not charged by their length: together they are never larger than the frame.
 """
 
 from typing import Final, NamedTuple
@@ -11,36 +10,36 @@ from typing import Final, NamedTuple
 from penstock.model.limits import DEFAULT_LIMITS, Limits
 
 TUPLE_BYTES: Final = 72
-"""An array: the object, its link for the garbage collector, and the rounding of allocations."""
+"""The tuple of an array: the object, its garbage collector header, and the rounding of allocations."""
 SLOT_BYTES: Final = 16
-"""The place of an element in the list that is filled, and in the tuple that is kept."""
+"""An element's slot in the list that is filled, and in the tuple that is kept."""
 OBJECT_BYTES: Final = 16
-"""The garbage collector's part of an object, in front of its slots."""
+"""An object's garbage collector header, which precedes its slots."""
 NUMBER_BYTES: Final = 32
 UUID_BYTES: Final = 64
 ERROR_CODE_BYTES: Final = 512
-"""A code that has no name here is an object of its own, with a dict."""
+"""An unknown error code is an object of its own, with a dict."""
 STRING_BYTES: Final = 64
 WIDE_STRING_BYTES: Final = 80
-"""A string with characters beyond ASCII; CPython then takes up to four bytes for each byte of UTF-8."""
+"""A string with non-ASCII characters; CPython then uses up to four bytes for each byte of UTF-8."""
 BLOB_BYTES: Final = 48
 VIEW_BYTES: Final = 192
 WIDE_TIMES: Final = 4
 
 
 class Budget(NamedTuple):
-    """What one request may cost."""
+    """Cost limits of one request."""
 
     elements: int
-    """Elements of all its arrays together, and its tagged fields."""
+    """Elements of all its arrays together, plus its tagged fields."""
     memory_bytes: int
-    """What its decoded form takes, without the bytes of blobs."""
+    """Memory of its decoded form, without the bytes of blobs."""
 
 
 HEADER_BUDGET: Final = Budget(elements=64, memory_bytes=256 * 1024)
-"""For the header of a request: a client id, and a few tagged fields that this version does not know."""
+"""For the header of a request: a client id, and a few tagged fields unknown to this version."""
 
 
 def request_budget(limits: Limits = DEFAULT_LIMITS) -> Budget:
-    """For the body of a request."""
+    """The budget for the body of a request."""
     return Budget(limits.request_elements_max, limits.request_memory_bytes_max)

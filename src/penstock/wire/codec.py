@@ -1,8 +1,8 @@
-"""Bytes to messages and back.
+"""Decodes and encodes messages.
 
-Readers and writers are compiled on first use and kept. Whatever bytes come in, reading ends in a message or in a
-ProtocolError; what it allocates is bounded by the input's own size times a constant. Requests of unknown clients are
-read within a budget, because that constant is about fifty.
+Readers and writers are compiled on first use and cached. For any input, reading returns a message or raises a
+ProtocolError; it allocates at most the input's size times a constant. Requests of unknown clients are read within a
+budget, because that constant is about fifty.
 """
 
 import struct
@@ -50,13 +50,13 @@ def writer_for(message: type[Message], version: int) -> Writer:
 
 @cache
 def patient_writer_for(message: type[Message], version: int) -> PatientWriter:
-    """The compiled writer that breathes; raises UnsupportedVersion for a version that is not declared."""
+    """The compiled writer that calls `breathe`; raises UnsupportedVersion for a version that is not declared."""
     _check_version(message, version)
     return compile_patient_writer(message, version)
 
 
 def go_on() -> None:
-    """How a thread breathes that nobody waits for."""
+    """The default for `breathe`: does nothing."""
 
 
 def _check_version(message: type[Message], version: int) -> None:
@@ -73,7 +73,7 @@ def read_from(
     budget: Budget | None = None,
     breathe: Breathe = go_on,
 ) -> tuple[M, int]:
-    """The message at `position`, and the position behind it. Raises RequestTooCostly beyond the budget.
+    """The message at `position`, and the position after it. Raises RequestTooCostly beyond the budget.
 
     With a budget, `breathe` is called after every few elements.
     """
@@ -111,15 +111,15 @@ def decode_request(
     budget: Budget | None = None,
     breathe: Breathe = go_on,
 ) -> M:
-    """The request at `position`; what follows it is ignored, as Kafka does. Small ones need no budget.
+    """The request at `position`; bytes after it are ignored, as in Kafka. Small requests need no budget.
 
-    librdkafka sends three bytes too many with Metadata from version 11 on: fields that this version no longer has.
+    librdkafka sends three extra bytes with Metadata from version 11 on: fields that this version no longer has.
     """
     return read_from(message, version, buffer, position, budget, breathe)[0]
 
 
 def write_into(out: bytearray, message: Message, version: int, breathe: Breathe | None = None) -> None:
-    """Appends the message. A value that does not fit its field is the caller's mistake: ValueError."""
+    """Appends the message; raises ValueError for a value that does not fit its field."""
     try:
         if breathe is None:
             writer_for(type(message), version)(message, out)

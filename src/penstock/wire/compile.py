@@ -1,11 +1,11 @@
-"""Turns a declaration into straight-line Python: one reader and one writer per message and version.
+"""Compiles a declaration to straight-line Python: one reader and one writer per message and version.
 
 Runs of fixed-width fields (and the length that follows them) become one `struct` call; nested structs are inlined as
-loops. Nothing is allocated from a declared count: a count is first held against the bytes that remain, divided by the
-least size of one element. Running off the end surfaces as IndexError or struct.error, which `codec` translates.
+loops. Nothing is allocated from a declared count: a count is first checked against the remaining bytes, divided by the
+minimum size of one element. Reading past the end raises IndexError or struct.error, which `codec` translates.
 
-A budgeted reader takes two more arguments, elements and bytes of memory, and charges them as it reads (`budget`). It
-and a patient writer call `breathe` after every few elements: a thread that reads or writes much lets others go on.
+A budgeted reader also takes the elements and bytes of memory that are left, and charges them as it reads (`budget`). It
+and a patient writer call `breathe` after every few elements, so that a long-running codec thread yields to others.
 """
 
 import struct
@@ -26,11 +26,11 @@ Writer = Callable[[Any, bytearray], None]
 PatientWriter = Callable[[Any, bytearray, Breathe], None]
 
 BREATH_ELEMENTS = 16
-"""Elements of an array from one breath to the next, a power of two."""
+"""Array elements between two calls of `breathe`; a power of two."""
 
 
 class _ErrorCodes(dict[int, ErrorCode]):
-    """Known codes by number; unknown ones are made on the spot and not kept."""
+    """Known codes by number; an unknown code is created on demand and not cached."""
 
     def __missing__(self, code: int) -> ErrorCode:
         return ErrorCode(code)
@@ -69,7 +69,7 @@ def _string_too_long(name: str) -> ValueError:
 
 
 class _Source:
-    """Lines of a function under construction, with the objects that they refer to."""
+    """Lines of a function under construction, and the objects that they refer to."""
 
     def __init__(self, head: str) -> None:
         self.lines = [head]
@@ -111,7 +111,7 @@ class _Source:
 
 
 class _Layout:
-    """What both directions need to know of a message at one version."""
+    """Layout of a message at one version, shared by reader and writer."""
 
     def __init__(self, message: type[Message], version: int) -> None:
         self.message = message
@@ -132,7 +132,7 @@ class _Layout:
         return [f for f in struct_type.FIELDS if self.version not in f.versions]
 
     def least_size(self, kind: FieldType) -> int:
-        """The fewest bytes that a value of this type can take; never zero, so that a count is always bounded."""
+        """Minimum size of a value of this type in bytes; never zero, so that a count is always bounded."""
         match kind:
             case Fixed():
                 return kind.size_bytes
@@ -147,7 +147,7 @@ class _Layout:
         return max(1, size + (1 if self.is_flexible else 0))
 
     def memory_bytes(self, kind: FieldType) -> int:
-        """What a value takes of memory besides strings, blobs and arrays, which are charged as they are read."""
+        """Memory of a value without its strings, blobs and arrays, which are charged as they are read."""
         match kind:
             case Fixed():
                 if kind == BOOL:
@@ -165,7 +165,7 @@ class _Layout:
 
 
 class _ReaderSource(_Source):
-    """Writes `function(b, p) -> (message, p)`: b the buffer, p the position, e its end.
+    """Generates `function(b, p) -> (message, p)`: b is the buffer, e its end, p the position.
 
     With a budget it is `function(b, p, x, m, breathe)`: x elements and m bytes of memory are left.
     """
@@ -211,7 +211,7 @@ class _ReaderSource(_Source):
         return self.constant("D", field.default)
 
     def fixed(self, run: list[tuple[str, Field | None]]) -> None:
-        """Reads a run of fixed-width values at once; a place without a field is the int16 length of a string."""
+        """Reads a run of fixed-width values with one call; an entry without a field is the int16 length of a string."""
         if not run:
             return
         kinds = [f.type if f is not None else Fixed("int16", "h", 2) for _, f in run]
@@ -232,7 +232,7 @@ class _ReaderSource(_Source):
         run.clear()
 
     def length(self, field: Field, fixed_format: str) -> str:
-        """A length or count: -1 for null in both forms."""
+        """Reads a length or count; -1 is null in both encodings."""
         count = self.name("n")
         if self.layout.is_compact(field):
             self.line(f"{count} = b[p]")
@@ -298,7 +298,7 @@ class _ReaderSource(_Source):
         if field.tag is None:
             self.line("p += 1")
             self.line(f"if b[p - 1] > 127: {place} = None")
-        else:  # behind a tag Kafka marks null by the varint 0 instead of the byte -1
+        else:  # in a tagged field Kafka encodes null as the varint 0 instead of the byte -1
             present = self.name("n")
             self.line(f"{present}, p = uv(b, p)")
             self.line(f"if not {present}: {place} = None")
@@ -370,7 +370,7 @@ class _ReaderSource(_Source):
 
 
 def _item_of(field: Field, kind: Array) -> Field:
-    """An array's elements are never null, whatever the array may be."""
+    """The field of an array's elements, which are never null even if the array may be."""
     return replace(field, type=kind.item, nullable=NEVER)
 
 
@@ -378,7 +378,7 @@ def _item_of(field: Field, kind: Array) -> Field:
 
 
 class _WriterSource(_Source):
-    """Writes `function(m, out)`. Fixed-width values wait in `run` until something of other width forces them out."""
+    """Generates `function(m, out)`. Fixed-width values collect in `run` until a variable-width value flushes them."""
 
     def __init__(self, layout: _Layout, *, is_patient: bool) -> None:
         super().__init__("def function(m, out, breathe):" if is_patient else "def function(m, out):")
@@ -440,7 +440,7 @@ class _WriterSource(_Source):
                 self.nested(field, kind, value)
 
     def length(self, field: Field, count: str, fixed_format: str) -> None:
-        """Appends a length; `count` is a variable."""
+        """Appends a length; `count` names a variable of the generated function."""
         if self.layout.is_compact(field):
             self.flush()
             self.line(f"if {count} < 127: {self.out}.append({count} + 1)")
@@ -449,7 +449,7 @@ class _WriterSource(_Source):
             self.run.append((fixed_format, count))
 
     def nullable(self, field: Field, value: str, fixed_format: str) -> bool:
-        """Opens `if null … else …` for a field that may be null; the caller closes it by stepping out."""
+        """Opens `if null … else …` for a nullable field; the caller ends it with `close`."""
         if self.layout.version not in field.nullable:
             return False
         self.flush()
@@ -576,7 +576,7 @@ def compile_writer(message: type[Message], version: int) -> Writer:
 
 
 def compile_patient_writer(message: type[Message], version: int) -> PatientWriter:
-    """The writer of one message at one version that breathes."""
+    """The writer of one message at one version that calls `breathe`."""
     source = _WriterSource(_Layout(message, version), is_patient=True)
     writer: PatientWriter = source.function(f"<write {message.__name__} v{version} patiently>")
     return writer

@@ -1,8 +1,8 @@
-"""How a message is declared: one class per message, for all its versions.
+"""Declaration of messages: one class per message, for all its versions.
 
-Field order is wire order. A field without a marker is in every version; `since`, `until` and `tagged` say otherwise
-and then a default stands in where a version lacks it. Messages are values: slots, equality, no methods. Treat a message
-as frozen once it is made: decoded messages share their defaults.
+Field order is wire order. A field without a marker is in every version; `since`, `until` and `tagged` limit its
+versions and give the default for versions that lack it. Messages are values: slots, equality, no methods. Treat a
+message as frozen once it is built: decoded messages share their defaults.
 """
 
 import types
@@ -50,7 +50,7 @@ NEVER = Range.parse("none")
 
 @dataclass(frozen=True, slots=True)
 class _Marker:
-    """What `since`, `until` and `tagged` leave in the class body until the class is built."""
+    """Placeholder that `since`, `until`, `tagged` and `field` leave in the class body until the class is built."""
 
     versions: Range
     default: object
@@ -68,25 +68,25 @@ def since(
     nullable_since: int = 0,
     ignorable: bool = False,
 ) -> Any:
-    """A field that came with `version` (and went after `until`).
+    """A field added in `version` (and removed after `until`).
 
-    A value other than the default cannot be written in a version that lacks the field, unless it is `ignorable`.
+    A value other than the default cannot be written in a version that lacks the field, unless the field is `ignorable`.
     """
     return _Marker(Range(version, until), default, Range(nullable_since, FOREVER), ignorable)
 
 
 def until(version: int, *, default: Any, nullable_since: int = 0, ignorable: bool = False) -> Any:
-    """A field that was there from the start and went after `version`."""
+    """A field that existed from the start and was removed after `version`."""
     return since(0, default=default, until=version, nullable_since=nullable_since, ignorable=ignorable)
 
 
 def tagged(tag: int, *, since: int, default: Any, ignorable: bool = False) -> Any:
-    """An optional field behind the others, written only where it differs from its default."""
+    """An optional field after the others, written only if it differs from its default."""
     return _Marker(Range(since, FOREVER), default, ALL, ignorable, tag=tag)
 
 
 def field(*, default: Any = _MISSING, nullable_since: int = 0, flexible: bool = True) -> Any:
-    """A field of every version that needs more said: null only from a version on, or never in compact form."""
+    """A field of every version with options: nullable only from a version on, or never in compact form."""
     return _Marker(ALL, default, Range(nullable_since, FOREVER), ignorable=False, flexible=flexible)
 
 
@@ -116,7 +116,7 @@ class Field:
 
 
 def _field_type(annotation: Any) -> tuple[FieldType, bool]:
-    """The wire type behind an annotation, and whether it may be null."""
+    """The wire type of an annotation, and whether it may be null."""
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType):
         choices = [a for a in typing.get_args(annotation) if a is not types.NoneType]
@@ -158,7 +158,7 @@ def _declared(name: str, annotation: Any, given: Any) -> Field:
 
 def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] | None = namespace.get("__annotations__")
-    if found is None and "__annotate_func__" in namespace:  # Python 3.14 evaluates annotations late
+    if found is None and "__annotate_func__" in namespace:  # Python 3.14 evaluates annotations lazily
         found = namespace["__annotate_func__"](1)
     return found or {}
 
@@ -222,7 +222,7 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client asks. `unstable` names versions that are declared but that a stock broker does not offer."""
+    """A request. `unstable` names versions that are declared but not offered by a stock broker."""
 
     KEY: ClassVar[int]
     UNSTABLE: ClassVar[Range]
@@ -236,7 +236,7 @@ class Request(Message):
 
 
 class Response(Message):
-    """What a broker answers."""
+    """A response."""
 
     KEY: ClassVar[int]
 

@@ -1,4 +1,4 @@
-"""How many elements the arrays of a message have: a cheap estimate of what it costs to write."""
+"""Counts the array elements of a message, as a cheap estimate of the cost of writing it."""
 
 from functools import cache
 from typing import Any
@@ -7,7 +7,7 @@ from penstock.wire.declare import Array, Struct
 
 
 def has_more_elements(message: Struct, count: int) -> bool:
-    """Whether all arrays of a message together have more elements than that; looks at about as many of them."""
+    """Whether all arrays of a message together have more than `count` elements; visits about that many."""
     return _count(message, count) > count
 
 
@@ -33,7 +33,7 @@ def _count(value: Struct, count_max: int) -> int:
 
 @cache
 def _arrays(kind: type[Struct]) -> tuple[tuple[str, bool, bool], ...]:
-    """Fields that hold arrays, or structs with arrays: name, whether it is an array, whether there are more inside."""
+    """Fields that hold arrays, or structs with arrays: name, whether it is an array, whether arrays are nested."""
     found = []
     for field in kind.FIELDS:
         is_array = isinstance(field.type, Array)

@@ -1,14 +1,14 @@
-"""Frames: a four-byte length and as many bytes.
+"""Frames: a four-byte length and that many bytes.
 
-Sans I/O: the owner of a socket receives into `writable()`, says how much with `received()`, and takes whole frames from
-`frames()`. A declared length is only a promise: the buffer never holds more than twice the bytes that really arrived,
-plus one step. Frames are views; what a view shows is never written again while the view lives.
+Sans I/O: the owner of a socket receives into `writable()`, reports the count with `received()`, and gets complete
+frames from `frames()`. A declared length is not trusted: the buffer never holds more than twice the bytes that have
+arrived, plus one step. Frames are views; the bytes of a view are never overwritten while the view lives.
 
-While bytes keep coming, the owner may lend a larger buffer, which then takes many frames at a time. It is given back
-before anybody waits; what is left of an unfinished frame moves to a buffer of the reader's own.
+While bytes keep arriving, the owner may lend a larger buffer, which holds many frames at a time. It is returned before
+the owner waits for input; an incomplete frame then moves to a buffer of the reader's own.
 
-A large frame is received into a mapping of its whole length, of which the kernel makes pages as bytes arrive: to grow a
-bytearray of megabytes may copy all of it, at every step.
+A large frame is received into a mapping of its full length, for which the kernel allocates pages as bytes arrive:
+growing a bytearray of megabytes may copy all of it, at every step.
 """
 
 import struct
@@ -22,9 +22,9 @@ _KEY = struct.Struct(">h")
 PRODUCE = 0
 """The key of the only API whose requests carry records."""
 _LARGE_STEP_BYTES = 128 * 1024
-"""What is received of a large frame at once."""
+"""Bytes of a large frame that are received at once."""
 _ZEROS = memoryview(bytes(1024 * 1024))
-"""What a buffer grows by at most. Zeros that are made anew each time cost more than it costs to receive into them."""
+"""Maximum growth of a buffer in one step. Allocating zeros each time costs more than receiving into them."""
 
 
 class FrameReader:
@@ -53,62 +53,62 @@ class FrameReader:
         request_bytes_max: int | None = None,
         large_bytes: int = DEFAULT_LIMITS.frame_large_bytes,
     ) -> None:
-        """With `request_bytes_max`, frames are requests, and only Produce may be larger than that."""
+        """With `request_bytes_max`, frames are requests, and only Produce requests may be larger than that."""
         self.frame_bytes_max = frame_bytes_max
         self.request_bytes_max = frame_bytes_max if request_bytes_max is None else request_bytes_max
         self._first_bytes = first_bytes
         self._growth_bytes = growth_bytes
         self.large_bytes = large_bytes
-        """A frame above that is received into a mapping."""
+        """Frames larger than this are received into a mapping."""
         self._buffer: bytearray | mmap | None = None
         self._room = 0
-        """How much of the buffer may be used; less than all of it only of a mapping."""
+        """Usable bytes of the buffer; fewer than its length only for a mapping."""
         self._view: memoryview | None = None
         self._start = 0
         self._end = 0
         self.is_lent = False
-        """Whether the buffer belongs to somebody else."""
+        """Whether the buffer is borrowed from the owner."""
 
     @property
     def held_bytes(self) -> int:
-        """What this reader keeps allocated; nothing while no frame is under way."""
+        """Bytes that this reader keeps allocated; 0 while no frame is in progress."""
         return 0 if self._buffer is None or self.is_lent else self._room
 
     @property
     def beyond_first_bytes(self) -> int:
-        """How much of that is more than a first buffer."""
+        """Allocated bytes beyond the size of a first buffer."""
         return max(0, self.held_bytes - self._first_bytes)
 
     @property
     def unparsed_bytes(self) -> int:
-        """What has arrived of a frame that is not whole."""
+        """Bytes received that are not part of a returned frame."""
         return self._end - self._start
 
     @property
     def growth_bytes(self) -> int:
-        """How much more `writable` is about to hold than now; the first buffer of a frame does not count."""
+        """Bytes by which the next `writable` will grow the buffer; the first buffer of a frame does not count."""
         if self._buffer is None or self.is_lent or self._view is not None or self._end < self._room:
             return 0
         return self._room_needed(self._buffer, self._start, self._end - self._start)
 
     @property
     def frame_bytes(self) -> int:
-        """What the frame under way announces; 0 while that has not arrived."""
+        """Declared length of the frame in progress; 0 until the length has arrived."""
         if self._buffer is None or self._end - self._start < 4:
             return 0
         length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
         return length
 
     def peek(self, count: int) -> bytes:
-        """The first bytes of what is unparsed."""
+        """The first `count` unparsed bytes, or fewer."""
         return b"" if self._buffer is None else bytes(self._buffer[self._start : min(self._end, self._start + count)])
 
     def can_borrow(self, size_bytes: int) -> bool:
-        """Whether a lent buffer of that size would be of use: most of it must be free."""
+        """Whether a lent buffer of that size would be useful: at least half of it must stay free."""
         return not self.is_lent and (self._end - self._start) * 2 <= size_bytes
 
     def borrow(self, buffer: bytearray) -> None:
-        """Receives into this one from now on, until `give_back`."""
+        """Receives into this buffer from now on, until `give_back`."""
         assert not self.is_lent
         self._put_down()
         unparsed = self._end - self._start
@@ -118,7 +118,7 @@ class FrameReader:
         self._room = len(buffer)
 
     def give_back(self) -> bytearray:
-        """The lent buffer; what is unfinished moves to one of the reader's own, with room as `writable` would make."""
+        """Returns the lent buffer; an incomplete frame moves to one of the reader's own, sized as by `writable`."""
         buffer, start, end = self._buffer, self._start, self._end
         assert isinstance(buffer, bytearray)
         assert self.is_lent
@@ -131,7 +131,7 @@ class FrameReader:
         return buffer
 
     def is_used_up(self) -> bool:
-        """Whether a lent buffer has no room left: views of it are still about, or a frame is larger."""
+        """Whether a lent buffer is full even after compaction: views of it are alive, or a frame is larger."""
         buffer = self._buffer
         assert isinstance(buffer, bytearray)
         is_worth_moving = self._start and (self._start == self._end or len(buffer) - self._end < len(buffer) // 2)
@@ -143,7 +143,7 @@ class FrameReader:
         return self._end == len(buffer)
 
     def writable(self) -> memoryview:
-        """Room for the bytes that come next, never empty. Valid until `received`."""
+        """Free space for the next bytes, never empty. Valid until `received`."""
         if self._view is not None:
             return self._view
         buffer = self._buffer
@@ -156,7 +156,7 @@ class FrameReader:
         return self._view
 
     def received(self, count: int) -> None:
-        """`count` bytes now lie in the view that `writable` gave."""
+        """Reports that `count` bytes were received into the view from `writable`."""
         view, self._view = self._view, None
         if view is None or not 0 <= count <= len(view):
             raise ValueError("received more than there was room for")
@@ -164,7 +164,7 @@ class FrameReader:
         self._end += count
 
     def frames(self) -> list[memoryview]:
-        """The frames that are whole, without their lengths."""
+        """Returns the complete frames, without their lengths."""
         buffer, start, end = self._buffer, self._start, self._end
         found: list[memoryview] = []
         if buffer is None or end - start < 4:
@@ -174,7 +174,7 @@ class FrameReader:
         while end - start >= 4:
             (length,) = _LENGTH.unpack_from(buffer, start)
             if not 0 <= length <= self.frame_bytes_max:
-                if found:  # hand out what came before; the next call refuses
+                if found:  # return the frames before it; the next call raises
                     break
                 raise FrameTooLarge(f"a frame announces {length} bytes; allowed are 0 to {self.frame_bytes_max}")
             if length > self.request_bytes_max and end - start >= 6 and not found:
@@ -191,7 +191,7 @@ class FrameReader:
         return found
 
     def _grown(self, buffer: bytearray | mmap) -> bytearray | mmap:
-        """The full buffer of an unfinished frame with room for more."""
+        """Grows the full buffer of an incomplete frame."""
         held = self._end - self._start
         growth = self._room_needed(buffer, self._start, held)
         if isinstance(buffer, bytearray):
@@ -202,7 +202,7 @@ class FrameReader:
         return buffer
 
     def _move(self, buffer: bytearray | mmap, start: int, held: int, room: int) -> bytearray | mmap:
-        """Copies an unfinished frame into a buffer of the reader's own, of which so much may be used."""
+        """Copies an incomplete frame into a buffer of the reader's own with `room` usable bytes."""
         fresh: bytearray | mmap
         if self._is_large(buffer, start, held):
             (length,) = _LENGTH.unpack_from(buffer, start)
@@ -217,7 +217,7 @@ class FrameReader:
         return held > self._first_bytes and _LENGTH.unpack_from(buffer, start)[0] > self.large_bytes
 
     def _check_large(self, buffer: bytearray | mmap, start: int, length: int) -> None:
-        """Refuses a large frame as soon as its first bytes say that it carries no records."""
+        """Rejects a large frame as soon as its API key shows that it carries no records."""
         (key,) = _KEY.unpack_from(buffer, start + 4)
         if key != PRODUCE:
             raise FrameTooLarge(
@@ -225,7 +225,7 @@ class FrameReader:
             )
 
     def _leave_behind(self, buffer: bytearray | mmap, start: int, end: int) -> None:
-        """Moves what is left to a buffer of its own: the old one belongs to the frames now. A lent one stays."""
+        """Moves the unparsed bytes to a new buffer: the old one now belongs to the frames. A lent buffer is kept."""
         if self.is_lent:
             self._start = start
             return
@@ -242,13 +242,13 @@ class FrameReader:
             self._buffer, self._room, self._start, self._end = None, 0, 0, 0
 
     def _put_down(self) -> None:
-        """Nothing was received into the view that `writable` gave."""
+        """Discards the view from `writable`, into which nothing was received."""
         view, self._view = self._view, None
         if view is not None:
             view.release()
 
     def _room_needed(self, buffer: bytearray | mmap, start: int, held: int) -> int:
-        """How much to grow a full buffer: by what it holds already, but not beyond the frame that is under way."""
+        """Bytes by which to grow a full buffer: as many as it holds, but not beyond the frame in progress."""
         if held < 4:
             return self._growth_bytes
         length: int = _LENGTH.unpack_from(buffer, start)[0]
@@ -258,7 +258,7 @@ class FrameReader:
 
 
 def has_no_views(buffer: bytearray) -> bool:
-    """Whether nobody looks at the buffer: then it can be resized, and written to."""
+    """Whether no view of the buffer exists, so that it can be resized and overwritten."""
     try:
         buffer.append(buffer.pop())
     except BufferError:

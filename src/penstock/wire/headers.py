@@ -1,7 +1,7 @@
-"""What stands in front of a message in a frame, and whole frames made of both.
+"""Request and response headers, and complete frames of header and message.
 
-Which header version goes with a message follows from the message: flexible messages have flexible headers, except that
-an ApiVersions response always has the first one, because its reader does not know yet what the broker speaks.
+The header version follows from the message: flexible messages have flexible headers, except that an ApiVersions
+response always has header version 0, because its reader does not know yet which versions the broker supports.
 """
 
 import struct
@@ -21,7 +21,7 @@ _RESPONSE = struct.Struct(">ii")
 
 
 class Start(NamedTuple):
-    """The first eight bytes of every request, in whatever version it is: enough to answer that we cannot read it."""
+    """The first eight bytes of a request of any version: enough to reject a request that cannot be read."""
 
     key: int
     version: int
@@ -46,19 +46,19 @@ def response_header_version(response: type[Response], version: int) -> int:
 
 
 def read_request_header(api: Api, version: int, frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header, and the position of the body behind it. Raises RequestTooCostly for thousands of tagged fields."""
+    """The header, and the position of the body after it. Raises RequestTooCostly for thousands of tagged fields."""
     return read_from(RequestHeader, request_header_version(request_class(api), version), frame, 0, HEADER_BUDGET)
 
 
 def read_response_header(api: Api, version: int, frame: memoryview) -> tuple[ResponseHeader, int]:
-    """The header, and the position of the body behind it."""
+    """The header, and the position of the body after it."""
     return read_from(ResponseHeader, response_header_version(response_class(api), version), frame)
 
 
 def request_frame(
     request: Request, version: int, correlation_id: int, client_id: str | None, breathe: Breathe | None = None
 ) -> bytearray:
-    """A whole request, ready to be sent."""
+    """A complete request frame, ready to be sent."""
     header = RequestHeader(
         request_api_key=request.KEY,
         request_api_version=version,
@@ -73,7 +73,7 @@ def request_frame(
 
 
 def response_frame(response: Response, version: int, correlation_id: int, breathe: Breathe | None = None) -> bytearray:
-    """A whole response, ready to be sent. Its header is a number, and no tagged fields if it is flexible."""
+    """A complete response frame. Its header is the correlation id, and zero tagged fields if it is flexible."""
     out = bytearray(_RESPONSE.pack(0, correlation_id))
     if response_header_version(type(response), version):
         out.append(0)

@@ -1,7 +1,7 @@
 """The field types of the protocol, as annotations that a type checker reads as plain Python types.
 
-A declaration says `generation_id: Int32`; mypy sees an int, the codec sees how it lies on the wire. Types without a
-name here are spelled in Python: bool, str, bytes, ErrorCode, `X | None` for nullable, `Sequence[X]` for arrays.
+In the declaration `generation_id: Int32`, mypy sees an int and the codec sees the wire format. Types without a name
+here are written in Python: bool, str, bytes, ErrorCode, `X | None` for nullable, `Sequence[X]` for arrays.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A type of fixed width, as `struct` writes it."""
+    """A fixed-width type with its `struct` format."""
 
     name: str
     format: str
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes. As `Records` they stay a view of the frame that they arrived in; as `bytes` they are copied out."""
+    """Bytes. `Records` stay a view of the frame in which they arrived; `bytes` are copied."""
 
     is_view: bool
 
@@ -42,7 +42,7 @@ Uuid: TypeAlias = Annotated[bytes, Fixed("uuid", "16s", 16)]
 """Sixteen raw bytes: they are compared, hashed and copied far more often than printed."""
 
 Records: TypeAlias = Annotated[memoryview | bytes | bytearray, Blob(is_view=True)]
-"""Record batches, carried unopened."""
+"""Record batches, not decoded."""
 
 BOOL = Fixed("bool", "?", 1)
 ERROR_CODE = Fixed("error_code", "h", 2)

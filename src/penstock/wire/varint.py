@@ -6,7 +6,7 @@ UVARINT_BYTES_MAX = 5
 
 
 def read_uvarint(buffer: memoryview | bytes | bytearray, position: int) -> tuple[int, int]:
-    """The number at `position`, and the position behind it. Runs off the end with IndexError."""
+    """The number at `position`, and the position after it. Raises IndexError past the end of the buffer."""
     byte = buffer[position]
     position += 1
     if byte < 0x80:

@@ -1,4 +1,4 @@
-"""aiokafka, on an event loop per call; a member of a group has one of its own, in a thread."""
+"""aiokafka, with an event loop per call; a group member has an event loop of its own, in a thread."""
 
 import asyncio
 import threading
@@ -32,14 +32,14 @@ from tests.compatibility.rows.row import (
 from tests.compatibility.seen import seen_in_python
 
 TIMEOUT_S = 30.0
-# Where a setting comes from, in an answer to DescribeConfigs.
+# The source of a setting in a DescribeConfigs response.
 TOPIC_SOURCE = 1
 
 T = TypeVar("T")
 
 
 class AiokafkaMember(Member):
-    """A commit that nobody waits for is a task."""
+    """A member whose asynchronous commits are tasks."""
 
     def __init__(self, how: Joining) -> None:
         self._topic = how.topic
@@ -111,7 +111,7 @@ class AiokafkaMember(Member):
 
 
 class Aiokafka(Row):
-    """Its admin client hands out responses as they came, errors included."""
+    """Its admin client returns responses unchanged, errors included."""
 
     name = "aiokafka"
     pipelines = False
@@ -144,7 +144,7 @@ class Aiokafka(Row):
         return _with_admin(bootstrap, describe)
 
     def alter_topic(self, bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
-        """It knows only the old request, which replaces all settings: what is there must be sent along."""
+        """It supports only AlterConfigs, which replaces all settings: existing ones must be sent along."""
 
         async def alter(admin: AIOKafkaAdminClient) -> None:
             present = {

@@ -1,14 +1,14 @@
-"""franz-go, Go's client without C, in a small program of ours (`go/main.go`)."""
+"""franz-go, a Go client without C, in a small program of ours (`go/main.go`)."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from harness.answerer import Answerer, Failed, Json
+from harness.kafka.oracle import binary, text
 from penstock.records.rows import Record
 from tests.compatibility import golang
-from tests.compatibility.answerer import Answerer, Failed, Json
-from tests.compatibility.oracle import binary, text
 from tests.compatibility.rows.row import (
     GroupShown,
     Joining,
@@ -27,7 +27,7 @@ MODULE = "github.com/twmb/franz-go"
 
 
 class FranzGoMember(Member):
-    """A client on the other side of the pipe, known there by its number."""
+    """A client on the other side of the pipe, identified by its number."""
 
     def __init__(self, program: Answerer, how: Joining) -> None:
         self._program = program

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
+from harness.kafka.oracle import Json, Oracle, OracleError, as_json, from_json
 from penstock.records.rows import Record
-from tests.compatibility.oracle import Json, Oracle, OracleError, as_json, from_json
 from tests.compatibility.rows.row import (
     AUTO_COMMIT_MS,
     HEARTBEAT_MS,
@@ -23,7 +23,7 @@ from tests.compatibility.rows.row import (
 
 
 class JavaMember(Member):
-    """A consumer on the other side of the pipe, known there by its number."""
+    """A consumer on the other side of the pipe, identified by its number."""
 
     def __init__(self, oracle: Oracle, how: Joining) -> None:
         self._oracle = oracle
@@ -67,7 +67,7 @@ class JavaMember(Member):
 
 
 class Java(Row):
-    """Behind the pipe of an oracle: somebody else's, or its own."""
+    """The Java client behind the pipe of an oracle, a shared one or its own."""
 
     name = "Java client"
     member = JavaMember
@@ -87,7 +87,7 @@ class Java(Row):
     def _ask(
         self, command: str, bootstrap: str, topic: str, client: Mapping[str, object] | None = None, **question: object
     ) -> Json:
-        """`client` are its settings besides the address."""
+        """Sends a command; `client` are settings besides the address."""
         settings = {"bootstrap.servers": bootstrap, **(client or {})}
         return self._oracle.ask(command, settings=settings, topic=topic, **question)
 

@@ -38,7 +38,7 @@ TIMEOUT_S = 30.0
 
 
 class KafkaPythonMember(Member):
-    """A consumer with callbacks for what it commits."""
+    """A consumer with callbacks for its commits."""
 
     def __init__(self, how: Joining) -> None:
         self._topic = how.topic
@@ -53,8 +53,8 @@ class KafkaPythonMember(Member):
             auto_commit_interval_ms=AUTO_COMMIT_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
         )
-        # Who joins before it knows the topic joins again as soon as it does; a poll that ends while that is under way
-        # forgets it, and the member never reads: kafka-python 3.0.12 does so with Apache Kafka as well.
+        # A member that joins before it has the topic's metadata joins again once it has it; a poll that ends during
+        # that rejoin drops it, and the member never reads. kafka-python 3.0.12 does so with Apache Kafka as well.
         self._consumer.partitions_for_topic(how.topic)
 
     def poll(self) -> Sequence[Place]:
@@ -90,14 +90,14 @@ class KafkaPythonMember(Member):
 
 
 class KafkaPython(Row):
-    """Its idempotent producer has one batch per partition under way, and all of them in one request."""
+    """Its idempotent producer has one batch per partition in flight, and all of them in one request."""
 
     name = "kafka-python"
     pipelines = False
     member = KafkaPythonMember
     lacks: ClassVar[Mapping[Operation, str]] = lacking(CONSUMER, "kafka-python has only the classic protocol")
 
-    # Beside busy tests a member that did not restart joins again, now and then; why is not known yet.
+    # On a busy machine a member that did not restart sometimes joins again; the cause is not known yet.
     seldom: ClassVar[Collection[Operation]] = (Operation.CLASSIC_STATIC,)
 
     def version(self) -> str:

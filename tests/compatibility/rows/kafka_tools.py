@@ -1,4 +1,4 @@
-"""Kafka's command-line tools: each operation as a person would type it, with nothing of ours plugged into a tool."""
+"""Kafka's command-line tools: each operation as a person would type it, without plug-ins of ours."""
 
 import json
 import re
@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
+from harness.kafka.kafka_tools import KafkaTools, ToolFailed, command_of
 from penstock.records.rows import Record
-from tests.compatibility.kafka_tools import KafkaTools, ToolFailed, command_of
 from tests.compatibility.rows.process import ProcessMember
 from tests.compatibility.rows.row import (
     AUTO_COMMIT_MS,
@@ -78,7 +78,7 @@ class KafkaToolsRow(Row):
         ),
     }
 
-    # Every member is a JVM of its own, with the consumer in it that the row of the Java client asks all of this.
+    # Every member is a JVM of its own, running the consumer that the Java client's row already tests.
     seldom: ClassVar[Collection[Operation]] = (
         Operation.CLASSIC_STATIC,
         Operation.CLASSIC_COMMIT_AUTO,
@@ -161,7 +161,7 @@ class KafkaToolsRow(Row):
     def consume_since(
         self, bootstrap: str, topic: str, partition: int, timestamp_ms: int, count: int
     ) -> Sequence[Record]:
-        """The consumer takes no timestamp; who has one asks kafka-get-offsets first."""
+        """The consumer takes no timestamp; kafka-get-offsets converts it to an offset first."""
         place = ["--topic-partitions", f"{topic}:{partition}", "--time", str(timestamp_ms)]
         said = self._run("kafka-get-offsets", bootstrap, *place).decode()
         return self.consume(bootstrap, topic, partition, int(said.rpartition(":")[2]), count)

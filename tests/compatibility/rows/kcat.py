@@ -1,6 +1,6 @@
 """kcat, which is librdkafka on the command line.
 
-Messages go in between delimiters, and come out behind their sizes.
+Messages are written between delimiters, and read with their sizes in front.
 """
 
 import subprocess
@@ -29,14 +29,14 @@ from tests.compatibility.rows.row import (
 TIMEOUT_S = 60.0
 KEY_END = b"\x01"
 MESSAGE_END = b"\x02"
-# Offset, timestamp, sizes of key and value (-1 is null), then both as they are.
+# Offset, timestamp, sizes of key and value (-1 is null), then the raw key and value.
 FORMAT = r"%o %T %K %S\n%k%s"
 TOO_LARGE = "Message size too large"
 NO_ADMIN = "kcat has no commands that change or describe settings"
 
 
 class KcatFailed(Exception):
-    """It ended with an error; the text is what it said."""
+    """It ended with an error; the text is its output."""
 
 
 class KcatMember(ProcessMember):
@@ -64,7 +64,7 @@ def _place(line: str) -> Place:
 
 
 class Kcat(Row):
-    """Set to Java's partitioner; its own hashes keys with CRC-32."""
+    """Configured with Java's partitioner; its own hashes keys with CRC-32."""
 
     name = "kcat"
     member = KcatMember
@@ -92,7 +92,7 @@ class Kcat(Row):
 
     def produce(self, bootstrap: str, topic: str, messages: Sequence[Message], how: Producing) -> None:
         settings = [f"-X{name}={value}" for name, value in _settings(how).items()]
-        # -E: a connection that breaks is no reason to give up.
+        # -E: a broken connection is not fatal.
         options = ["-P", "-E", "-b", bootstrap, "-t", topic, "-K", r"\x01", "-D", r"\x02", *settings]
         run(*options, stdin=b"".join(_line(message) for message in messages))
 
@@ -114,7 +114,7 @@ class Kcat(Row):
 
 
 def run(*arguments: str, stdin: bytes = b"") -> bytes:
-    """What kcat says; raises if it fails."""
+    """Runs kcat and returns its output; raises if it fails."""
     kcat = debian.command("kcat", "kcat")
     done = subprocess.run([kcat, *arguments], input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False)
     errors = done.stderr.decode(errors="replace")
@@ -141,9 +141,9 @@ def _settings(how: Producing) -> dict[str, str]:
         "enable.idempotence": str(how.idempotent).lower(),
         "max.in.flight.requests.per.connection": str(how.in_flight_max),
         "topic.partitioner": "murmur2_random",
-        # Else all that is sent within 10 ms goes to one partition.
+        # Else all messages sent within 10 ms go to one partition.
         "sticky.partitioning.linger.ms": "0",
-        # Else it waits longer after every connection that broke, up to ten seconds.
+        # Else it waits longer after every broken connection, up to ten seconds.
         "reconnect.backoff.max.ms": "100",
     }
     if how.request_bytes_max is not None:

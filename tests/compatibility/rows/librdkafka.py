@@ -37,7 +37,7 @@ TIMEOUT_S = 30.0
 
 
 class LibrdkafkaMember(Member):
-    """Its commits and its errors come back through callbacks, while it is polled."""
+    """A member whose commits and errors are reported through callbacks, while it is polled."""
 
     def __init__(self, how: Joining) -> None:
         self._topic = how.topic
@@ -59,7 +59,7 @@ class LibrdkafkaMember(Member):
         self._consumer.subscribe([how.topic])
 
     def _committed(self, error: Any, _places: Any) -> None:
-        # It also tells when there was nothing to commit.
+        # The callback also reports that there was nothing to commit.
         if error is not None and error.code() != confluent_kafka.KafkaError._NO_OFFSET:
             self._failures.append(error)
 
@@ -93,7 +93,7 @@ class LibrdkafkaMember(Member):
 
 
 class Librdkafka(Row):
-    """Set to Java's partitioner; its own hashes keys with CRC-32."""
+    """Configured with Java's partitioner; its own hashes keys with CRC-32."""
 
     name = "confluent-kafka (librdkafka)"
     member = LibrdkafkaMember
@@ -203,7 +203,7 @@ class Librdkafka(Row):
 
 
 def _admin(bootstrap: str) -> Any:
-    """To be held in a variable: futures of a client that was forgotten never end."""
+    """An admin client; keep it in a variable: the futures of a discarded client never complete."""
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
@@ -214,7 +214,7 @@ def _producer_settings(how: Producing) -> dict[str, Any]:
         "enable.idempotence": how.idempotent,
         "max.in.flight.requests.per.connection": how.in_flight_max,
         "partitioner": "murmur2_random",
-        # Else all that is sent within 10 ms goes to one partition.
+        # Else all messages sent within 10 ms go to one partition.
         "sticky.partitioning.linger.ms": 0,
     }
     if how.request_bytes_max is not None:
@@ -227,7 +227,7 @@ def _producer_settings(how: Producing) -> dict[str, Any]:
 
 
 class _Reader:
-    """A consumer that is told what to read."""
+    """A consumer with a manual assignment."""
 
     def __init__(self, bootstrap: str) -> None:
         self.consumer: Any = confluent_kafka.Consumer(

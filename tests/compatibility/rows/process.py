@@ -1,4 +1,4 @@
-"""A member of a group that is a process of its own, and tells on its standard output what it reads."""
+"""A group member that is a process of its own, and prints the records it reads on its standard output."""
 
 import queue
 import signal
@@ -14,7 +14,7 @@ LEAVE_S = 90.0
 
 
 class ProcessMember(Member):
-    """Reads what a command prints, line by line; it leaves when it is interrupted, as by a person's ctrl-c."""
+    """Parses the lines that a command prints; it leaves the group on SIGINT, as on a person's ctrl-c."""
 
     def __init__(self, command: Sequence[str], place_of: Callable[[str], Place]) -> None:
         self._place_of = place_of
@@ -48,7 +48,7 @@ class ProcessMember(Member):
         try:
             self._process.wait(LEAVE_S)
         except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGQUIT)  # a JVM prints what its threads wait for
+            self._process.send_signal(signal.SIGQUIT)  # a JVM prints a thread dump
             time.sleep(2)
             told = "".join(self._lines.get() for _ in range(self._lines.qsize()))
             raise AssertionError(f"it has not left after {LEAVE_S} s: {self._said()}{told}") from None

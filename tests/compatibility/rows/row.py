@@ -1,17 +1,17 @@
-"""What every client is asked to do against a node, and the face behind which a client does it.
+"""The operations that every client performs against a node, and the interface of a client.
 
-A client overrides the methods for what it offers and lists in `lacks` what it does not offer, with the reason; a test
-holds that both together cover every operation. Checks do not trust the client's word: they look through a raw client.
+A client overrides the methods for the operations that it offers and lists the others in `lacks`, with the reason; a
+test checks that both together cover every operation. Checks do not rely on the client's report: they use a raw client.
 
 A row is a module of its own in this folder, named in `table.py`, with one subclass of `Row`. Importing it is cheap:
-tools are looked for and processes started when a method needs them, and what is missing is said by name.
+tools are located and processes started when a method needs them, and a missing tool is reported by name.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, Literal, NamedTuple
 
-from penstock.client.partitioner import partition_for_key
+from penstock.client.producer.partitioner import partition_for_key
 from penstock.records.compression import Codec
 from penstock.records.rows import Headers, Record
 
@@ -23,11 +23,11 @@ Place = tuple[int, int]
 POLL_S = 0.1
 AUTO_COMMIT_MS = 200
 HEARTBEAT_MS = 200
-"""Of classic members; those of the other protocol are told by the node."""
+"""Of classic members; members of the other protocol get the interval from the node."""
 
 
 class Operation(Enum):
-    """A column of the compatibility page."""
+    """An operation, which is a line of the compatibility page."""
 
     CREATE_TOPIC = "create a topic with settings"
     DESCRIBE_TOPIC = "describe a topic and its settings"
@@ -76,12 +76,12 @@ OF_GROUPS = (Operation.DESCRIBE_GROUP, Operation.RESET_GROUP, Operation.DELETE_G
 
 
 def lacking(operations: Iterable[Operation], reason: str) -> dict[Operation, str]:
-    """The same reason for several."""
+    """Maps several operations to the same reason."""
     return dict.fromkeys(operations, reason)
 
 
 class Message(NamedTuple):
-    """What a producer is given."""
+    """A message for a producer."""
 
     key: bytes | None
     value: bytes | None
@@ -91,7 +91,7 @@ class Message(NamedTuple):
 
 
 class Producing(NamedTuple):
-    """How a producer is set up."""
+    """The settings of a producer."""
 
     codec: Codec = Codec.NONE
     acks: Acks = "all"
@@ -110,11 +110,11 @@ class TopicSeen(NamedTuple):
 
 
 class TooLarge(Exception):
-    """The node refused a message for its size, and the client said so by name."""
+    """The node rejected a message for its size, and the client reported this by name."""
 
 
 class Joining(NamedTuple):
-    """How a member comes to a group; where nothing is committed, it begins at the beginning."""
+    """How a member joins a group; without committed offsets it begins at the beginning."""
 
     bootstrap: str
     group: str
@@ -123,38 +123,38 @@ class Joining(NamedTuple):
     instance_id: str | None = None
     """Makes it a static member."""
     is_auto: bool = False
-    """Whether it commits by itself, every AUTO_COMMIT_MS."""
+    """Whether it commits automatically, every AUTO_COMMIT_MS."""
 
 
 class Member:
-    """A consumer in a group. What its client does not offer is not overridden."""
+    """A consumer in a group. Methods that its client does not offer are not overridden."""
 
     def poll(self) -> Sequence[Place]:
-        """Records that came within a moment; raises what went wrong behind its back."""
+        """Records that arrived within a moment; raises errors of background work."""
         raise NotImplementedError
 
     def commit(self) -> None:
-        """All that was polled; waits for the answer."""
+        """Commits everything polled; waits for the response."""
         raise NotImplementedError
 
     def commit_async(self) -> None:
-        """All that was polled; a later poll raises if it fails."""
+        """Commits everything polled; a later poll raises if it fails."""
         raise NotImplementedError
 
     def seek(self, partition: int, offset: int) -> None:
-        """What is polled next of a partition."""
+        """Sets the next offset to poll of a partition."""
         raise NotImplementedError
 
     def pause(self, partition: int) -> None:
-        """Nothing more of it, though it stays the member's."""
+        """Stops fetching from a partition, which stays assigned."""
         raise NotImplementedError
 
     def resume(self, partition: int) -> None:
-        """Goes on with it."""
+        """Resumes a partition."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Closes the consumer. Whether a static one leaves by that is its client's affair."""
+        """Closes the consumer. Whether a static member leaves by that depends on its client."""
         raise NotImplementedError
 
 
@@ -169,25 +169,25 @@ class GroupShown(NamedTuple):
 
 
 class Row:
-    """One client; made once per test module, closed at its end."""
+    """One client; created once per test module, closed at its end."""
 
     name: ClassVar[str]
     lacks: ClassVar[Mapping[Operation, str]] = {}
     pipelines: ClassVar[bool] = True
-    """Whether its idempotent producer keeps several requests under way; else it is one batch per partition."""
+    """Whether its idempotent producer keeps several requests in flight; else it is one batch per partition."""
     member: ClassVar[type[Member] | None] = None
     """Its consumer in a group, if it has one."""
     protocols: ClassVar[Sequence[Protocol]] = ("classic",)
-    """In which its members speak."""
+    """The group protocols that its members support."""
     seldom: ClassVar[Collection[Operation]] = ()
-    """What is told only when the page is written: dear, and little else than another row tells."""
+    """Operations that run only when the page is written: expensive, and mostly covered by another row."""
 
     def version(self) -> str:
         """The version that was tested."""
         raise NotImplementedError
 
     def partition_of(self, key: bytes, partitions: int) -> int:
-        """Where its producer, as the row sets it up, sends a record with this key: by default as Java's does."""
+        """The partition to which its producer, as configured, sends a key: by default as Java's does."""
         return partition_for_key(key, partitions)
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
@@ -203,7 +203,7 @@ class Row:
         raise NotImplementedError
 
     def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
-        """Lets a topic have `total` partitions."""
+        """Increases a topic to `total` partitions."""
         raise NotImplementedError
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
@@ -211,11 +211,11 @@ class Row:
         raise NotImplementedError
 
     def delete_records(self, bootstrap: str, topic: str, partition: int, before: int) -> None:
-        """Deletes the records in front of an offset."""
+        """Deletes the records before an offset."""
         raise NotImplementedError
 
     def produce(self, bootstrap: str, topic: str, messages: Sequence[Message], how: Producing) -> None:
-        """Sends all, and waits until the client says that they are stored; raises TooLarge or its own error."""
+        """Sends all, and waits until the client reports that they are stored; raises TooLarge or its own error."""
         raise NotImplementedError
 
     def consume(self, bootstrap: str, topic: str, partition: int, offset: int, count: int) -> Sequence[Record]:
@@ -229,7 +229,7 @@ class Row:
         raise NotImplementedError
 
     def join(self, how: Joining) -> Member:
-        """A member that is on its way into a group; it gets there while it is polled."""
+        """A member that is joining a group; it becomes a member while it is polled."""
         raise NotImplementedError
 
     def describe_group(self, bootstrap: str, group: str, topic: str) -> GroupShown:
@@ -237,16 +237,16 @@ class Row:
         raise NotImplementedError
 
     def reset_group(self, bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:
-        """Lets a group that nobody is in go on elsewhere in one partition."""
+        """Moves the committed offset of a group without members in one partition."""
         raise NotImplementedError
 
     def delete_group_offsets(self, bootstrap: str, group: str, topic: str, partition: int) -> None:
-        """Lets a group forget where it was in one partition."""
+        """Deletes the committed offset of a group in one partition."""
         raise NotImplementedError
 
     def delete_group(self, bootstrap: str, group: str) -> None:
-        """Deletes it; raises what the node says."""
+        """Deletes a group; raises the node's error."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Lets go of processes that the client needed."""
+        """Ends processes that the client needed."""

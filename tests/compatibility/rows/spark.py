@@ -1,14 +1,14 @@
-"""Spark's Kafka connector, which is Kafka's Java client of another age in Spark's hands: batches written and read."""
+"""Spark's Kafka connector, which uses another version of Kafka's Java client: batches written and read."""
 
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
+from harness.answerer import Answerer, Failed
+from harness.kafka.oracle import binary, text
+from harness.spark import spark_session
 from penstock.records.rows import Record
-from tests.compatibility import spark_session
-from tests.compatibility.answerer import Answerer, Failed
-from tests.compatibility.oracle import binary, text
 from tests.compatibility.rows.row import OF_GROUPS, OF_MEMBERS, Message, Operation, Producing, Row, TooLarge, lacking
 
 NO_ADMIN = "the connector reads and writes topics, it does not administer them"

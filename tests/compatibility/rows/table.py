@@ -1,4 +1,4 @@
-"""The clients of the matrix, in the order of the compatibility page. One that cannot be imported fails, by name."""
+"""The clients of the matrix, in the order of the compatibility page. A client that cannot be imported fails by name."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ NEEDS: Mapping[Operation, str] = {
     Operation.DELETE_GROUP_OFFSETS: "delete_group_offsets",
     Operation.DELETE_GROUP: "delete_group",
 }
-"""The method behind an operation; behind all others it is `produce`, or one of a member."""
+"""The method that an operation needs; for all others it is `produce`, or a method of a member."""
 MEMBER_NEEDS: Mapping[str, str] = {
     "SHARE": "leave",
     "STATIC": "leave",
@@ -31,11 +31,11 @@ MEMBER_NEEDS: Mapping[str, str] = {
     "SEEK": "seek",
     "PAUSE": "pause",
 }
-"""The same for what members do, in both protocols."""
+"""The same for the operations of members, in both protocols."""
 
 
 def row_class(module: str) -> type[Row]:
-    """The one row that a module holds."""
+    """The one row of a module."""
     found = vars(importlib.import_module(f"{__package__}.{module}"))
     (row,) = (
         each
@@ -46,7 +46,7 @@ def row_class(module: str) -> type[Row]:
 
 
 def offers(row: type[Row], operation: Operation) -> bool:
-    """Whether the row overrides what the operation needs."""
+    """Whether the row overrides the method that the operation needs."""
     if operation in OF_MEMBERS:
         protocol, _, what = operation.name.partition("_")
         method = MEMBER_NEEDS[what]

@@ -3,10 +3,10 @@
     python -m tests.spark.lake.campaign --drivers 5 --executors 5 --workers 3 --brokers 2 --zombies 1 --record
 
 A Master and two Workers, speculation on, a broker on ordinary files, a writer that never stops (every hundredth record
-cannot be read), and `penstock spark run` as a user starts it. SIGKILL strikes a part while batches are being written:
-the driver (its Python, its JVM or both), an executor, a Worker, the broker. A zombie is a driver that is stopped, whose
-work a second one takes over, and that is then woken. An executor that is stopped for a while makes Spark run its task
-a second time beside it. In the end the table must be the topic, row for row, and every bad record a dead letter.
+cannot be read), and `penstock spark run` as a user starts it. SIGKILL hits a part while batches are being written: the
+driver (its Python, its JVM or both), an executor, a Worker, the broker. A zombie is a driver that is paused, is
+replaced by a second one, and is then resumed. An executor that is paused for a while makes Spark run its task a second
+time beside it. In the end the table must equal the topic, row for row, and every bad record must be a dead letter.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
+from harness.spark.shared_classes import java_options
+from harness.spark.standalone import StandaloneSpark
 from penstock.client.blocking import SyncClient
 from penstock.client.errors import ClientError
 from tests.spark.lake import kill_results
 from tests.spark.lake.pipelines import DEADLINE_S, KEPT, Pipeline, is_bad, number_of
-from tests.spark.shared_classes import java_options
-from tests.spark.standalone import StandaloneSpark
 from tests.system.victim import Victim
 
 DRIVER, EXECUTOR, WORKER, BROKER, ZOMBIE, PAUSE = "driver", "executor", "worker", "broker", "zombie", "pause"
@@ -58,7 +58,7 @@ SPARK = """
 
 
 class Writer(threading.Thread):
-    """Fills a topic until it is told to end, whatever happens to the broker."""
+    """Fills a topic until it is stopped, whatever happens to the broker."""
 
     def __init__(self, lake: Pipeline) -> None:
         super().__init__(name="writer", daemon=True)
@@ -68,12 +68,12 @@ class Writer(threading.Thread):
     def run(self) -> None:
         number = 0
         while not self._over.wait(CHUNK_S):
-            with contextlib.suppress(ClientError):  # the broker is away; what it has of this is in the topic
+            with contextlib.suppress(ClientError):  # the broker is down; records that it stored are in the topic
                 self._lake.fill(range(number, number + CHUNK), PARTITIONS)
             number += CHUNK
 
     def finish(self) -> None:
-        """Nothing more is written."""
+        """Stops writing."""
         self._over.set()
         self.join()
 
@@ -88,7 +88,7 @@ class Campaign:
         self._random = Random(seed)
         self._driver = lake.start()
         self.restarts = 0
-        """How often a driver ended by itself, because it missed a part for too long, and was started again."""
+        """How often a driver gave up because a part was missing for too long, and was started again."""
 
     def strike(self, kind: str) -> None:
         """Waits until batches are being written, and a moment; then kills."""
@@ -97,12 +97,12 @@ class Campaign:
         getattr(self, f"_strike_{kind}")()
 
     def get_further(self) -> None:
-        """Until there are more rows. A driver that gives up is started again, as whatever watches over it would."""
+        """Waits until there are more rows. Restarts a driver that gave up, as its supervisor would."""
         while not self._driver.gets_further():
             self._restart()
 
     def finish(self, rows: int) -> None:
-        """Waits until so many rows are in the table, and ends the driver in order."""
+        """Waits until the table has this number of rows, and ends the driver cleanly."""
         deadline_s = time.monotonic() + DEADLINE_S
         while self._lake.table.count() < rows:
             assert time.monotonic() < deadline_s, self._driver.log
@@ -118,7 +118,7 @@ class Campaign:
         self._driver = self._lake.start()
 
     def close(self) -> None:
-        """However the story ends."""
+        """Kills the driver, whatever happened."""
         self._driver.kill()
 
     def _strike_driver(self) -> None:
@@ -129,7 +129,7 @@ class Campaign:
         os.kill(self._random.choice(self._executors()), signal.SIGKILL)
 
     def _strike_pause(self) -> None:
-        """Spark runs its task again elsewhere; then there are two that have written files."""
+        """Spark runs the executor's task again elsewhere; then two tasks have written files."""
         victim = self._random.choice(self._executors())
         os.kill(victim, signal.SIGSTOP)
         time.sleep(PAUSE_S)
@@ -165,7 +165,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """The result of a campaign."""
 
     kills: dict[str, int]
     rows: int
@@ -173,16 +173,16 @@ class Outcome:
     batches: int
     restarts: int
     orphans: int
-    """Files that no commit names: what tasks wrote that were killed or ran twice."""
+    """Files that no commit names: written by tasks that were killed or ran twice."""
     seconds: float
 
 
 def run_kills(
     directory: Path, kills: "Counter[str]", seed: int, *, is_audited: bool, seconds: float = math.inf
 ) -> Outcome:
-    """Kills so many of each, in an order that the seed draws; after so many seconds no more are killed.
+    """Kills this number of each kind, in an order drawn from the seed; after `seconds` no more are killed.
 
-    AssertionError if the table is not the topic.
+    Raises AssertionError if the table differs from the topic.
     """
     began_s = time.monotonic()
     struck = dict.fromkeys(KINDS, 0)
@@ -239,7 +239,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="else one that no recorded run has taken")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that all that was started is stopped, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that everything that was started is stopped, too
     runs = kill_results.load()
     seed = 1 + len(runs) if options.seed is None else options.seed
     kills = Counter({kind: getattr(options, f"{kind}s") for kind in KINDS})

@@ -1,4 +1,4 @@
-"""The recorded runs of `campaign.py` in docs/results/lake-kills.json, and the page made of them and of nothing else."""
+"""The recorded runs of `campaign.py` in docs/results/lake-kills.json, and the page made only from them."""
 
 import datetime
 import importlib.metadata
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side import machine
+from harness import machine
 
 FOLDER = Path(__file__).parents[3] / "docs" / "results"
 FILE, PAGE = "lake-kills.json", "lake-kills.md"
@@ -50,7 +50,7 @@ def load() -> list[dict[str, Any]]:
 
 
 def run_of(outcome: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A run, with what is to be known about it."""
+    """A run with its metadata."""
     versions = {each: importlib.metadata.version(each) for each in ("pyspark", "deltalake")}
     return {
         **outcome["kills"],
@@ -65,13 +65,13 @@ def run_of(outcome: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def write(runs: list[dict[str, Any]]) -> None:
-    """In place of what was there."""
+    """Replaces the recorded runs and the page."""
     (FOLDER / FILE).write_text(json.dumps(runs, indent=1) + "\n")
     (FOLDER / PAGE).write_text(page(runs))
 
 
 def page(runs: list[dict[str, Any]]) -> str:
-    """All of lake-kills.md."""
+    """The whole text of lake-kills.md."""
     lines = [[_cell(run[name]) for name in COLUMNS] for run in runs]
     sums = [f"**{sum(run[name] or 0 for run in runs):,}**" for name in (*SUMS, "seconds")]
     shape = runs[-1]["machine"]
@@ -83,7 +83,7 @@ def page(runs: list[dict[str, Any]]) -> str:
             *map(_line, lines),
             _line([*sums, "", "", ""]),
             "",
-            "`./dev lake-kills --drivers 5 --executors 5 --workers 3 --brokers 2` adds a row; here:",
+            "`./dev campaign lake-kills --drivers 5 --executors 5 --workers 3 --brokers 2` adds a row; here:",
             "",
             *(f"{run['seed']}. `{run['command']}`" for run in runs),
             "",
@@ -96,7 +96,7 @@ def page(runs: list[dict[str, Any]]) -> str:
 
 
 def _cell(value: object) -> str:
-    """None is what a run did not keep."""
+    """None marks a value that a run did not keep."""
     return f"{value:,}" if isinstance(value, int) else str(value or "–")
 
 

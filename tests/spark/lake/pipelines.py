@@ -1,4 +1,4 @@
-"""A directory with a penstock.yml, the commands that are typed in it, and what is in the table afterwards."""
+"""A directory with a penstock.yml, the commands that are run in it, and the resulting table."""
 
 import asyncio
 import contextlib
@@ -16,11 +16,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from harness.spark.shared_classes import with_classes
+from harness.spark.standalone import processes
 from penstock.client.blocking import SyncClient
-from penstock.client.consumer import Message
-from penstock.client.producer import Producer
-from tests.spark.shared_classes import with_classes
-from tests.spark.standalone import processes
+from penstock.client.consumer.consumer import Message
+from penstock.client.producer.producer import Producer
 
 COMMAND = (sys.executable, "-m", "penstock", "spark")
 DEADLINE_S = 300
@@ -47,7 +47,7 @@ LOCAL = """
 Place = tuple[int, int]
 """Partition and offset."""
 KEPT = {"retention.ms": "-1"}
-"""Its times lie far back: by default the broker would delete what is to be compared in the end."""
+"""The records have old timestamps: by default the broker would delete them before the comparison."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Pipeline:
         (self.directory / "penstock.yml").write_text(text)
 
     def fill(self, numbers: Iterable[int], partitions: int = 3) -> None:
-        """A document for each number; every hundredth is cut off. A day has 4,500 of them."""
+        """Writes a document for each number; every hundredth is cut off. A day has 4,500 of them."""
 
         async def send() -> None:
             producer = Producer(self.client.admin.cluster, linger_ms=5)
@@ -88,7 +88,7 @@ class Pipeline:
         self.client.run(send())
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """A command, from its start to its end."""
+        """Runs a command from its start to its end."""
         return subprocess.run(
             [*COMMAND, *arguments],
             cwd=self.directory,
@@ -105,22 +105,22 @@ class Pipeline:
 
     @property
     def table(self) -> DeltaTable:
-        """As it is now."""
+        """The current table."""
         return DeltaTable(self.directory / "lake")
 
     def rows(self) -> list[dict[str, Any]]:
-        """All of them."""
+        """All rows."""
         found: list[dict[str, Any]] = self.table.to_pyarrow_table().to_pylist()
         return sorted(found, key=place)
 
     def dead_letters(self) -> Iterator[Place]:
-        """Where they come from; some may be there twice."""
+        """The places that dead letters come from; some may occur twice."""
         for each in self.client.consume(f"{self.topic}.dlq", until_end=True):
             headers = dict(each.headers)
             yield int(headers["__dlq.errors.partition"] or b""), int(headers["__dlq.errors.offset"] or b"")
 
     def assert_table_is_topic(self) -> tuple[int, int]:
-        """Row for row, and every bad record among the dead letters. How many there are of both."""
+        """Checks row for row, and that every bad record is a dead letter. Returns the number of both."""
         good: list[dict[str, Any]] = []
         row: dict[str, Any]
         bad: set[Place] = set()
@@ -141,7 +141,7 @@ class Pipeline:
 
 
 class Driver:
-    """A run that goes on. What it tells of batches is read as it comes."""
+    """A run in the background. Its batch reports are read as they come."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.said: list[dict[str, Any]] = []
@@ -159,19 +159,24 @@ class Driver:
         self._listener.start()
 
     def wait_for(self, rows: int) -> None:
-        """Until it says that so many rows are in the table by its doing."""
+        """Waits until it reports that it has written this number of rows."""
         assert self.reaches(rows), self.log
 
     def gets_further(self) -> bool:
-        """Whether more rows come by its doing than there were, before it ends by itself."""
+        """Whether it writes more rows before it ends by itself."""
         return self.reaches(self._rows() + 1)
 
     def reaches(self, rows: int) -> bool:
-        """Whether so many rows come before it ends."""
+        """Whether it writes this number of rows before it ends."""
         return self._comes(lambda: self._rows() >= rows)
 
+    def wait_until(self, state: str) -> dict[str, Any]:
+        """Waits until it reports this state; returns the report."""
+        assert self._comes(lambda: bool(self.said) and self.said[-1]["state"] == state), self.log
+        return self.said[-1]
+
     def wait_for_each(self, names: Iterable[str]) -> None:
-        """Until each of these pipelines has more rows than it had."""
+        """Waits until each of these pipelines has more rows than before."""
         before = self.rows_by_name()
         wanted = {name: before.get(name, 0) for name in names}
         assert self._comes(lambda: all(self.rows_by_name().get(name, 0) > had for name, had in wanted.items())), (
@@ -179,19 +184,19 @@ class Driver:
         )
 
     def _comes(self, condition: Callable[[], bool]) -> bool:
-        for _ in range(DEADLINE_S):  # by seconds, so that time during which the whole machine slept counts as one
+        for _ in range(DEADLINE_S):  # in steps of a second, so that a suspended machine counts as one
             with self._news:
                 if self._news.wait_for(lambda: condition() or self.process.poll() is not None, 1.0):
                     return condition()
         raise AssertionError(f"nothing new in {DEADLINE_S} s: {self.log}")
 
     def end(self) -> int:
-        """In order; its exit code."""
+        """Ends it cleanly; returns its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait()
 
     def kill(self, what: str = "both") -> None:
-        """Its Python, its JVM, or both. Waits until the driver has ended."""
+        """Kills its Python, its JVM, or both. Waits until the driver has ended."""
         jvms = self._jvms()
         for pid in jvms if what != "python" else ():
             _signalled(pid, signal.SIGKILL)
@@ -200,12 +205,12 @@ class Driver:
         self.wait()
 
     def pause(self) -> None:
-        """Stops it where it stands."""
+        """Pauses it (SIGSTOP)."""
         for pid in (*self._jvms(), self.process.pid):
             _signalled(pid, signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Lets it go on."""
+        """Resumes it (SIGCONT)."""
         for pid in (*self._jvms(), self.process.pid):
             _signalled(pid, signal.SIGCONT)
 
@@ -213,7 +218,7 @@ class Driver:
         return [pid for pid, parent, command in processes() if parent == self.process.pid and b"java" in command]
 
     def wait(self) -> int:
-        """Its exit code."""
+        """Waits until it ends; returns its exit code."""
         code = self.process.wait(DEADLINE_S)
         self._listener.join(DEADLINE_S)
         self._errors.close()
@@ -221,11 +226,11 @@ class Driver:
 
     @property
     def log(self) -> str:
-        """What it complained about."""
+        """Its error output."""
         return Path(self._errors.name).read_text()
 
     def rows_by_name(self) -> dict[str, int]:
-        """How many rows are in the tables by its doing."""
+        """The number of rows that it has written, by pipeline."""
         return {each["name"]: int(each["rows"]) for each in list(self.said) if "rows" in each}
 
     def _rows(self) -> int:
@@ -248,21 +253,21 @@ def _signalled(pid: int, number: signal.Signals) -> None:
 
 
 def number_of(record: Message) -> int:
-    """As its writer said in a header, whether the value can be read or not."""
+    """The number that its writer put into a header, even if the value cannot be read."""
     return int(record.headers[0][1] or b"")
 
 
 def is_bad(number: int) -> bool:
-    """Whether a number is written as what cannot be read."""
+    """Whether a number is written as an unreadable value."""
     return number % 100 == 50
 
 
 def place(row: dict[str, Any]) -> Place:
-    """Where a row comes from."""
+    """The place that a row comes from."""
     return row["partition"], row["offset"]
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what would lead to another cluster, and with what makes Spark start soon."""
+    """Our environment without settings of another cluster, and with the options that let Spark start fast."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "KAFKA_"))}
     return with_classes(ours)

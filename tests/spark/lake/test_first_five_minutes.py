@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from tests.system.test_first_minute import CLEAN, ROOT, Bench, share_of_the_machine, start, stop
+from tests.system.empty_environment import CLEAN, ROOT, Bench, share_of_the_machine, start, stop
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("first-minute")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("first-minute")]
 ROWS_S_MAX = 120.0
 INIT_RECORDS, INIT_BAD = 100_000, 3
 
@@ -26,7 +26,7 @@ def rows_in(table: Path) -> int:
 
 
 def test_rows_are_in_a_table_within_two_minutes(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    """Nothing is typed but `penstock dev`, `penstock spark init` and `penstock spark run`."""
+    """The only commands are `penstock dev`, `penstock spark init` and `penstock spark run`."""
     opened_s = time.monotonic()
     bench = Bench(tmp_path)
     bench.run(sys.executable, "-m", "venv", bench.directory / "environment")

@@ -1,4 +1,4 @@
-"""A driver that comes back from the dead, and a task that runs twice. `campaign.py` has many kills of every kind."""
+"""A zombie driver, and a task that runs twice. `campaign.py` has many kills of every kind."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.spark.lake.campaign import PAUSE, ZOMBIE, run_kills
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 
 
 def test_a_table_is_its_topic_though_a_driver_comes_back_from_the_dead(tmp_path: Path) -> None:

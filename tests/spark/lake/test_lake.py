@@ -1,4 +1,4 @@
-"""A topic becomes a table, row for row, whoever is stopped, killed or comes back from the dead."""
+"""A topic becomes a table, row for row, whichever process is stopped, killed or resumed as a zombie."""
 
 import json
 import os
@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from harness.penstock_node import PenstockNode
+from harness.spark.shared_classes import with_classes
 from penstock.client.blocking import SyncClient
 from penstock.spark.lake.compaction import NOTE
-from tests.compatibility.penstock_node import PenstockNode
 from tests.spark.lake.pipelines import DEADLINE_S, KEPT, Pipeline, place
-from tests.spark.shared_classes import with_classes
 
-pytestmark = [pytest.mark.strangers, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).parents[3]
 RECORDS = 9000
 SMALL = "20 KB"
-"""Makes many batches of what is there."""
+"""Makes many batches of the records."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def lake(node: PenstockNode, tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def seen_by_delta_spark(table: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.spark.delta_session", str(table)]
+    command = [sys.executable, "-m", "harness.spark.delta_session", str(table)]
     variables = with_classes(os.environ)
     done = subprocess.run(
         command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=DEADLINE_S, check=False
@@ -59,7 +59,7 @@ def compactions(lake: Pipeline) -> list[int]:
 
 
 def test_a_run_follows_its_topic_and_joins_small_files(lake: Pipeline) -> None:
-    """And ends in order when it is told to; the next one goes on where it was, and an audit finds nothing."""
+    """It ends cleanly when it is stopped; the next run continues there, and an audit finds nothing."""
     lake.describe(max_batch=SMALL)
     driver = lake.start()
     driver.wait_for(RECORDS - RECORDS // 100)
@@ -84,10 +84,10 @@ def test_a_run_follows_its_topic_and_joins_small_files(lake: Pipeline) -> None:
     told = "orders_audit: 9,100 offsets = 9,009 rows + 91 bad + 0 without a record; the table is the topic"
     assert told in again.stdout
 
-    stranger = seen_by_delta_spark(lake.directory / "lake")
-    assert (stranger["rows"], stranger["distinct"]) == (9009, 9009)
-    assert stranger["offsets"] == sum(row["offset"] for row in lake.rows())
-    assert stranger["days"] == ["2026-01-31", "2026-02-01", "2026-02-02"]
+    by_delta_spark = seen_by_delta_spark(lake.directory / "lake")
+    assert (by_delta_spark["rows"], by_delta_spark["distinct"]) == (9009, 9009)
+    assert by_delta_spark["offsets"] == sum(row["offset"] for row in lake.rows())
+    assert by_delta_spark["days"] == ["2026-01-31", "2026-02-01", "2026-02-02"]
 
 
 def test_an_audit_names_the_row_that_is_missing_the_one_that_is_there_twice_and_the_one_that_was_altered(

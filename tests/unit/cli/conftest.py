@@ -21,9 +21,10 @@ Penstock = Callable[..., Outcome]
 
 @pytest.fixture
 def penstock(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    """A command line in a directory of its own."""
+    """Runs `penstock` command lines in a temporary working directory."""
     monkeypatch.chdir(tmp_path)
-    for variable in ("PENSTOCK_BOOTSTRAP", "PENSTOCK_DEBUG"):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for variable in ("PENSTOCK_BOOTSTRAP", "PENSTOCK_CONTEXT", "PENSTOCK_DEBUG"):
         monkeypatch.delenv(variable, raising=False)
 
     def call(*arguments: str) -> Outcome:

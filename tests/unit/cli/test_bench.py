@@ -1,4 +1,4 @@
-"""`penstock bench`: batches, bounds and percentiles, and that no figure is told of what is not in the log."""
+"""`penstock bench`: batches, bounds and percentiles; no figure is reported for records that are not in the log."""
 
 import asyncio
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.cli.bench_loads import (
+from penstock.cli.bench.loads import (
     Bounds,
     Budget,
     Run,
@@ -17,8 +17,8 @@ from penstock.cli.bench_loads import (
     percentiles,
     rates,
 )
-from penstock.cli.bench_topic import BenchTopic
-from penstock.cli.failing import Failed
+from penstock.cli.bench.topic import BenchTopic
+from penstock.cli.errors import Failed
 from penstock.client.errors import Refused
 from penstock.model.errors import ErrorCode
 from penstock.records.header import BatchView
@@ -62,7 +62,7 @@ def test_rates_are_of_values() -> None:
     ("end", "is_new", "is_well"), [(10, True, True), (9, True, False), (11, True, False), (11, False, True)]
 )
 def test_what_was_acknowledged_must_be_in_the_log(end: int, is_new: bool, is_well: bool) -> None:
-    """Others may write to a topic that was there before; a new one has what we wrote and nothing else."""
+    """A new topic holds exactly our records; other clients may also write to a topic that existed before."""
 
     async def offsets(*_: object, **__: object) -> dict[int, Any]:
         return {0: SimpleNamespace(offset=end)}

@@ -1,11 +1,11 @@
-"""Levels of features are raised as far as every node goes, and what stands in the way is told with what to do."""
+"""Feature levels are raised as far as every node supports; an obstacle is reported with its fix."""
 
 import pytest
 
-from penstock.cli.cluster_features import advice, feature_rows, levels_to_lower, levels_to_raise
-from penstock.cli.failing import Failed, Misused
+from penstock.cli.cluster.features import advice, feature_rows, levels_to_lower, levels_to_raise
+from penstock.cli.errors import Failed, Misused
+from penstock.client.admin.features import FeaturesDescription, Levels, NodeFeatures
 from penstock.client.errors import Unreachable
-from penstock.client.features import FeaturesDescription, Levels, NodeFeatures
 from tests.unit.cli.conftest import Penstock
 
 METADATA, ELIGIBLE = "metadata.version", "eligible.leader.replicas.version"

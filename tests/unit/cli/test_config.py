@@ -1,14 +1,15 @@
-"""Files with settings: how they are read, and what is wrong with them."""
+"""Configuration files: parsing and error messages."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.failing import Failed
-from penstock.cli.plan import Role, plan_of
-from penstock.cli.settings_file import from_environment, parse_properties, read_settings
+from penstock.cli.errors import Failed
+from penstock.cli.settings.settings_file import from_environment, read_settings
+from penstock.cli.settings.startup import Role, plan_of
 from penstock.client.bootstrap import Address
+from penstock.client.properties import parse_properties
 from tests.unit.cli.conftest import Penstock
 
 GOOD = """# a broker
@@ -105,7 +106,7 @@ def test_a_server_does_not_start_by_a_wrong_file(penstock: Penstock) -> None:
 
 
 def test_a_plan_follows_the_file() -> None:
-    plan = plan_of(dict(parse_properties(GOOD)), allows_plaintext=False, is_verbose=False)
+    plan = plan_of(dict(parse_properties(GOOD)), allows_plaintext=False)
     assert (plan.node_id, plan.host, plan.port, str(plan.data_path)) == (3, "localhost", 9092, "/data/penstock")
     assert plan.static["process.roles"] == "broker,controller"
 
@@ -120,7 +121,7 @@ def test_a_plan_follows_the_file() -> None:
 )
 def test_what_a_node_cannot_do_yet_is_said(settings: dict[str, str], part: str) -> None:
     with pytest.raises(Failed, match=part):
-        plan_of(settings, allows_plaintext=False, is_verbose=False)
+        plan_of(settings, allows_plaintext=False)
 
 
 # --- roles and the quorum ---------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ BOTH = "PLAINTEXT://:9092,CONTROLLER://:9093"
 
 def role_of(**settings: str) -> Role:
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    return plan_of(named, allows_plaintext=False, is_verbose=False).role
+    return plan_of(named, allows_plaintext=False).role
 
 
 def test_a_node_without_a_word_about_others_is_a_cluster_of_its_own() -> None:
@@ -161,14 +162,13 @@ def test_a_controller_needs_no_listener_for_clients() -> None:
             "controller.quorum.voters": "1@c1:9093",
         },
         allows_plaintext=False,
-        is_verbose=False,
     )
     assert (plan.host, plan.port, plan.role.is_broker) == ("c1", 9093, False)
 
 
 @pytest.mark.parametrize("servers", ["localhost:9093", ""])
 def test_a_node_that_is_told_to_find_the_quorum_at_itself_is_its_first_voter(servers: str) -> None:
-    """As Kafka's own config/server.properties has it."""
+    """Kafka's own config/server.properties is written this way."""
     role = role_of(
         process_roles="broker,controller", node_id="5", listeners=BOTH, controller_quorum_bootstrap_servers=servers
     )
@@ -207,4 +207,4 @@ def test_a_controller_that_finds_the_quorum_elsewhere_joins_it() -> None:
 )
 def test_a_quorum_that_cannot_come_about_is_said(settings: dict[str, str], part: str) -> None:
     with pytest.raises(Failed, match=part):
-        plan_of(settings, allows_plaintext=False, is_verbose=False)
+        plan_of(settings, allows_plaintext=False)

@@ -1,4 +1,4 @@
-"""What is usually wrong is named, with its fix."""
+"""`penstock doctor` names common problems with their fix."""
 
 import asyncio
 import json
@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import broker_checkups
-from penstock.cli.checkups import clock_finding, config_findings, data_findings, descriptor_finding
-from penstock.cli.listening import Owner, descriptors_of, is_here, owner_of
+from penstock.cli.doctor import network as broker_checkups
+from penstock.cli.doctor.machine import clock_finding, config_findings, data_findings, descriptor_finding
+from penstock.cli.doctor.port_owner import Owner, descriptors_of, is_here, owner_of
 from penstock.client.errors import ClientError, LoginFailed, NotABroker, Unreachable, Unsupported
 from penstock.client.metadata import Broker
 from penstock.model.findings import Finding
@@ -76,7 +76,7 @@ def test_a_config_that_cannot_be_used(tmp_path: Path) -> None:
 
 @contextmanager
 def stranger(answer: bytes) -> Iterator[str]:
-    """Somebody on a port who is no broker."""
+    """Serves a port with fixed bytes that no broker would send."""
     with socket.create_server(("127.0.0.1", 0)) as door:
 
         def serve() -> None:

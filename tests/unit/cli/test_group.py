@@ -1,4 +1,4 @@
-"""`penstock group`: what is shown of groups, before it is asked for on real clusters."""
+"""`penstock group`: output of the commands, on groups in memory."""
 
 import json
 import re
@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import group, group_lag, group_reset, group_why
-from penstock.cli.failing import sentence
+from penstock.cli.errors import sentence
+from penstock.cli.group import command as group
+from penstock.cli.group import lag as group_lag
+from penstock.cli.group import reset as group_reset
+from penstock.cli.group import why as group_why
+from penstock.client.admin.group_history import History
+from penstock.client.admin.groups import GroupDescription, GroupListing, GroupMember
 from penstock.client.cluster import Cluster
 from penstock.client.errors import Refused
-from penstock.client.group_history import History
-from penstock.client.groups import GroupDescription, GroupListing, GroupMember
 from penstock.client.metadata import TopicPartition
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ErrorCode
@@ -37,7 +40,7 @@ def test_seconds_are_exact_where_that_matters() -> None:
 
 
 def a_look(name: str = "g", lag: int | None = 0, lag_s: float | None = 0.0, **rows: Any) -> dict[str, Any]:
-    """A group with a partition for each lag that is named, None for those of which nothing is known."""
+    """Describes a group with one partition per lag; a lag of None is unknown."""
     partitions = [
         {
             "topic": "orders",
@@ -104,7 +107,7 @@ def test_the_worst_come_first() -> None:
 
 
 class Admin:
-    """Groups and what they have committed; one that is None is deleted before it is described."""
+    """Groups with their committed offsets; a group that is None is deleted between listing and description."""
 
     def __init__(self, groups: dict[str, dict[TopicPartition, int] | None]) -> None:
         self.groups = groups
@@ -174,7 +177,7 @@ def test_a_named_group_that_is_not_there_is_told() -> None:
 
 
 def played(monkeypatch: pytest.MonkeyPatch, module: ModuleType, admin: Any, brokers: Brokers | None = None) -> None:
-    """Has commands of a module work with groups in memory."""
+    """Makes the commands of a module use groups in memory."""
 
     def run_with_client(_bootstrap: Any, _timeout: Any, work: Any) -> Any:
         return looked_at(brokers or Brokers(), admin, work)
@@ -232,14 +235,15 @@ def test_what_was_not_deleted_has_a_line_each(penstock: Penstock, monkeypatch: p
             await self.describe_group(name)
 
     played(monkeypatch, group, Deleting({"b": {}}))
-    result = penstock("group", "delete", "a", "b", "c")
+    result = penstock("group", "delete", "a", "b", "c", "--yes")
     assert (result.code, result.out) == (1, "b deleted.\n")
     assert result.err == (
+        "Cluster localhost:9092, the default, because nothing names another.\n"
         "penstock: 2 of 3 groups were not deleted:\n"
         "  there is no group a: `penstock group list` shows what there is\n"
         "  there is no group c: `penstock group list` shows what there is.\n"
     )
-    assert penstock("group", "delete", "a").err.count("\n") == 1
+    assert penstock("group", "delete", "a", "--yes").err.count("\n") == 2
 
 
 def test_reset_wants_a_place(penstock: Penstock) -> None:
@@ -309,7 +313,7 @@ EVENTS = [
 
 @pytest.fixture
 def shown(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """What `why` says of events, in a time zone without surprises."""
+    """Returns the output of `group why` for some events, in time zone UTC."""
 
     def call(events: list[GroupEvent], *options: str, is_told: bool = True) -> str:
         monkeypatch.setattr(group_why, "run_with_client", lambda *_: History(events, is_told))

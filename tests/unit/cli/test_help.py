@@ -1,13 +1,14 @@
-"""Help is there for every command, has examples, and costs little."""
+"""Every command has help with examples, and printing it imports little."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
-import typer.main
+import typer
 
-from penstock.cli.main import app
+from penstock.cli.main import app, reduced
+from penstock.cli.old_names import MOVED
+from tests.unit.cli.commands import commands
 from tests.unit.cli.conftest import Penstock
 
 HEAVY = (
@@ -22,18 +23,6 @@ HEAVY = (
 )
 
 
-def commands() -> Iterator[tuple[str, ...]]:
-    def below(command: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        inner = getattr(command, "commands", None)
-        if inner is None:
-            yield path
-        else:
-            for name, each in inner.items():
-                yield from below(each, (*path, name))
-
-    return below(typer.main.get_command(app), ())
-
-
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
 def test_help_has_examples(penstock: Penstock, path: tuple[str, ...]) -> None:
     result = penstock(*path, "--help")
@@ -42,7 +31,7 @@ def test_help_has_examples(penstock: Penstock, path: tuple[str, ...]) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """Who asks for help waits for nothing else."""
+    """Printing help must not wait for slow imports."""
     program = (
         "import sys; from penstock.cli.main import run; assert run(['--help']) == 0; "
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
@@ -59,3 +48,48 @@ def test_a_misspelt_command_is_misuse(penstock: Penstock) -> None:
 
 def test_version(penstock: Penstock) -> None:
     assert penstock("--version").out.startswith("penstock ")
+
+
+@pytest.mark.parametrize("group", sorted({path[:-1] for path in commands()}), ids=" ".join)
+def test_summaries_fit_80_columns(penstock: Penstock, group: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = penstock(*group, "--help").out.partition("Commands:")[2].partition("Examples:")[0].splitlines()
+    assert [line for line in lines if line.endswith("...")] == []
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items(), ids=str)
+def test_an_old_name_fails_and_names_the_new_one(penstock: Penstock, old: tuple[str, ...], new: str) -> None:
+    for rest in ((), ("--help",), ("--nodes", "3", "-o", "json")):
+        result = penstock(*old, *rest)
+        assert (result.code, result.out) == (2, "")
+        assert result.err == f"penstock: `penstock {' '.join(old)}` is `penstock {new}` now.\n"
+
+
+@pytest.mark.parametrize("rest", [(), ("-o", "json"), ("-b", "a:1", "status")], ids=" ".join)
+def test_quorum_alone_names_its_new_command(penstock: Penstock, rest: tuple[str, ...]) -> None:
+    result = penstock("quorum", *rest)
+    assert (result.code, result.out) == (2, "")
+    assert "`penstock quorum` is `penstock quorum status` now" in result.err
+
+
+def named(program: typer.Typer) -> dict[str | None, list[str | None]]:
+    return {
+        each.name: [one.name for one in each.typer_instance.registered_commands] if each.typer_instance else []
+        for each in program.registered_groups
+    }
+
+
+def test_only_what_the_arguments_reach_is_built(penstock: Penstock) -> None:
+    """To build all commands takes longer than to print a help text."""
+    built = reduced(app, ["topic", "list", "-o", "json"])
+    assert (built.registered_commands, named(built)) == ([], {"topic": ["list"]})
+    assert len(named(reduced(app, ["topic", "lits"]))["topic"]) > 5, "an error may suggest another name"
+    built = reduced(app, ["produce", "topic"])
+    assert (len(built.registered_commands), named(built)) == (1, {})
+    for arguments in ([], ["--help"], ["tpoic"]):
+        built = reduced(app, arguments)
+        assert built.registered_commands == app.registered_commands
+        assert named(built) == {name: [] for name in named(app)}
+    assert penstock("topic", "-h").code == penstock("group", "-h").code == 0, "the program itself is as it was"
+    assert "did you mean" in penstock("topic", "lits").err.lower()

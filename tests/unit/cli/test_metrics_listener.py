@@ -1,4 +1,4 @@
-"""`metrics.listener` of a file, and the ports that `penstock dev` and `penstock cluster up` choose for metrics."""
+"""`metrics.listener` of a file, and the ports that `penstock dev` and `penstock sandbox up` choose for metrics."""
 
 import json
 import socket
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import dev
-from penstock.cli.cluster_nodes import LocalCluster
-from penstock.cli.failing import Failed
-from penstock.cli.plan import plan_of
+from penstock.cli.errors import Failed
+from penstock.cli.sandbox.nodes import LocalCluster
+from penstock.cli.serve import command as dev
+from penstock.cli.settings.startup import plan_of
 from penstock.client.bootstrap import Address
 
 
 def metrics_of(text: str | None) -> Address | None:
     settings = {} if text is None else {"metrics.listener": text}
-    return plan_of(settings, allows_plaintext=False, is_verbose=False).metrics
+    return plan_of(settings, allows_plaintext=False).metrics
 
 
 def test_unset_there_are_none() -> None:

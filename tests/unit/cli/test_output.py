@@ -1,4 +1,4 @@
-"""Tables: columns that line up whatever is in them, on whatever terminal."""
+"""Tables: columns line up for any content and on any terminal."""
 
 import io
 import json

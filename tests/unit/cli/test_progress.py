@@ -1,4 +1,4 @@
-"""Long jobs tell whoever watches how far they are; short ones and unwatched ones are silent."""
+"""Progress is shown for long jobs on a terminal; short jobs and jobs without a terminal print nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plans move what must move and no more; their files are Kafka's; paces and times are told in words."""
+"""Reassignment plans move no more than necessary and use Kafka's file format; parsing and output of rates and times."""
 
 import json
 from collections import Counter
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.failing import Failed, Misused
-from penstock.cli.reassign_plan import Move, Placement, plan_moves, read_plan, write_plan
-from penstock.cli.reassign_throttle import UNLIMITED, KafkaThrottle, parse_rate
-from penstock.cli.reassign_watch import Pace, Standing
+from penstock.cli.errors import Failed, Misused
+from penstock.cli.reassign.plan import Move, Placement, plan_moves, read_plan, write_plan
+from penstock.cli.reassign.throttle import UNLIMITED, KafkaThrottle, parse_rate
+from penstock.cli.reassign.watch import Pace, Standing
+from penstock.client.admin.reassignments import Moving
 from penstock.client.metadata import TopicPartition
-from penstock.client.reassignments import Moving
 from tests.unit.cli.conftest import Penstock
 
 
@@ -179,7 +179,7 @@ def test_apache_kafkas_throttle_names_who_sends_and_who_receives() -> None:
         Move(TopicPartition("orders", 0), (1, 2), (2, 3)),
         Move(TopicPartition("orders", 1), (1, 2), (2, 1)),
     ]
-    throttle = KafkaThrottle(None, moves, 1000)  # type: ignore[arg-type]  # nobody is asked
+    throttle = KafkaThrottle(None, moves, 1000)  # type: ignore[arg-type]  # no request is sent
     assert throttle._replicas() == {
         "orders": {
             "leader.replication.throttled.replicas": "0:1,0:2",

@@ -1,4 +1,4 @@
-"""A broker that cannot go on stops, says why in a sentence, and exits with 1."""
+"""A broker that cannot continue stops, reports the reason in one sentence, and exits with 1."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import serve as serving
-from penstock.cli.failing import Failed
-from penstock.cli.plan import Plan
+from penstock.cli.errors import Failed
+from penstock.cli.serve import run as serving
+from penstock.cli.settings.startup import Plan
 from penstock.host.lossy import LossyDisk
 from penstock.metadata.commands import CreateTopics, NewTopic
 from penstock.server.host_ports import HostPorts, host_ports
@@ -21,7 +21,7 @@ METADATA = "logs/__cluster_metadata-0/00000000000000000000-0.log"
 
 @dataclass
 class FailingPorts:
-    """The host's ports, with a disk that can be told to fail."""
+    """The host's ports, with a disk that fails on request."""
 
     ports: HostPorts
 
@@ -40,10 +40,10 @@ def test_a_failed_metadata_log_ends_the_broker(tmp_path: Path, monkeypatch: pyte
         return made[-1]
 
     def is_ready(_plan: Plan, _address: str, _metrics_address: str) -> None:
-        """Somebody changes something, and the disk fails."""
+        """Creates a topic while the next sync of the metadata log fails."""
         node = nodes[-1]
         made[-1].disk.fail_next("sync", METADATA)
-        asking = asyncio.get_running_loop().create_task(node.controller.ask(CreateTopics((NewTopic("t"),))))
+        asking = asyncio.get_running_loop().create_task(node.member.controller.ask(CreateTopics((NewTopic("t"),))))
         asking.add_done_callback(lambda done: errors.append(done.exception()))
 
     nodes: list[Any] = []

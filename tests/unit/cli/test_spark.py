@@ -1,4 +1,4 @@
-"""`penstock spark …` without Spark: what init writes, what check, status and explain say, and what is missing."""
+"""`penstock spark …` without Spark: files written by init, output of check, status and explain, missing packages."""
 
 import importlib.util
 import json
@@ -20,8 +20,41 @@ def test_init_makes_all_that_a_run_needs(penstock: Penstock, kafka: Kafka, tmp_p
     assert sum(not (each.value or b"").endswith(b"}") for each in records) == 3, "three cannot be read"
     again = penstock("spark", "init", "-t", topic, "-b", kafka.bootstrap)
     assert again.code == 0
-    assert "left as it is" in again.out
+    assert "left as it is. The schema of its first 297:\n  order_id BIGINT, customer STRING, city" in again.out
+    assert "3 are not JSON objects: they will be bad records." in again.out
     assert len(list(kafka.client.consume(topic, until_end=True))) == 300
+
+
+def test_init_infers_the_schema_of_a_topic_with_other_records(penstock: Penstock, kafka: Kafka, tmp_path: Path) -> None:
+    from penstock.spark.project.plan import read_project
+
+    topic = kafka.create("clicks.v2", 2)
+    for number in range(20):
+        kafka.client.publish(topic, json.dumps({"page": f"p{number}", "ms": number, 'a "b"': None}))
+    result = penstock("spark", "init", "-t", topic, "-b", kafka.bootstrap)
+    assert (result.code, result.err) == (0, "")
+    assert f"{topic}: has records already, left as it is. The schema of its first 20:\n  page STRING" in result.out
+    assert 'Left out, and not in the table: a "b" (a table cannot have the name).' in result.out
+    (lake,) = (read_project(tmp_path / "penstock.yml").lake(name) for name in read_project().pipelines)
+    assert (lake.source.topic, lake.decode.schema) == (topic, "page STRING, ms BIGINT")
+    assert len(list(kafka.client.consume(topic, until_end=True))) == 20
+
+
+def test_init_refuses_a_topic_without_json_objects(penstock: Penstock, kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("lines")
+    kafka.produce("lines", "one")
+    result = penstock("spark", "init", "-t", topic, "-b", kafka.bootstrap)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"penstock: 1 of 1 values of {topic} are not JSON objects, such as 'one' at offset 0")
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "penstock.yml").exists()
+
+
+def test_init_fills_a_topic_that_is_there_and_empty(penstock: Penstock, kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("empty")
+    result = penstock("spark", "init", "-t", topic, "-n", "10", "-b", kafka.bootstrap)
+    assert f"{topic}: 10 sample records written." in result.out
+    assert 'schema: "order_id BIGINT, customer STRING' in (tmp_path / "penstock.yml").read_text()
 
 
 def test_the_file_of_init_can_be_used(penstock: Penstock, kafka: Kafka, tmp_path: Path) -> None:
@@ -59,7 +92,7 @@ def test_check_says_what_is_wrong(penstock: Penstock, kafka: Kafka, tmp_path: Pa
     assert "WRONG  topic" in penstock("spark", "check").out
 
 
-@pytest.mark.parametrize("command", ["check", "run", "status", "explain"])
+@pytest.mark.parametrize("command", ["init", "check", "run", "status", "explain"])
 def test_without_the_extra_one_sentence_says_what_to_install(
     penstock: Penstock, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""`penstock verify`: what a run says of a cluster that keeps its promises, and of one that does not."""
+"""`penstock verify`: verdicts on a correct cluster and on clusters with planted bugs."""
 
 import asyncio
 import json
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.failing import Misused
-from penstock.cli.verify_history import HistoryFile, judge
-from penstock.cli.verify_load import Names
-from penstock.cli.verify_outcome import Account, Outcome
-from penstock.cli.verify_run import Driven, Load, Run
-from penstock.cli.verify_topic import RunTopic
+from penstock.cli.errors import Misused
+from penstock.cli.verify.history_file import HistoryFile, judge
+from penstock.cli.verify.load import Names
+from penstock.cli.verify.outcome import Account, VerifyOutcome
+from penstock.cli.verify.run import Driven, Load, Run
+from penstock.cli.verify.topic import RunTopic
 from penstock.verify.findings import Kind
 from penstock.verify.recorder import Recorder
 from tests.unit.cli.conftest import Penstock
@@ -24,31 +24,31 @@ TOPIC = RunTopic("t", tuple(range(PARTITIONS)), replicas=3, in_sync=2, is_new=Tr
 SOON_S = 0.5
 ENOUGH_S = 20.0
 
-Verify = Callable[..., Outcome]
+Verify = Callable[..., VerifyOutcome]
 
 
 @pytest.fixture
 def verify(tmp_path: Path) -> Verify:
-    """A run against a cluster in memory."""
+    """Runs `penstock verify` against a cluster in memory."""
 
-    def run(cluster: MemoryCluster, topic: RunTopic = TOPIC, *, settle_s: float = ENOUGH_S) -> Outcome:
+    def run(cluster: MemoryCluster, topic: RunTopic = TOPIC, *, settle_s: float = ENOUGH_S) -> VerifyOutcome:
         load = Load(seconds=0.3, rate=2_000.0, producers=2, record_bytes=60, settle_s=settle_s)
         path = tmp_path / "run.jsonl"
         file = HistoryFile(path)
         recorder = Recorder(time.monotonic_ns, file.write)
         driven = asyncio.run(Run(topic, load, cluster, cluster, recorder, lambda _done, _text: None).drive())
         file.close()
-        return Outcome(judge(path)[0], driven.open_question, path, Account(topic, load, "all", driven))
+        return VerifyOutcome(judge(path)[0], driven.open_question, path, Account(topic, load, "all", driven))
 
     return run
 
 
-def account(outcome: Outcome) -> Driven:
+def account(outcome: VerifyOutcome) -> Driven:
     assert outcome.account is not None
     return outcome.account.driven
 
 
-def kinds(outcome: Outcome) -> set[Kind]:
+def kinds(outcome: VerifyOutcome) -> set[Kind]:
     return set(outcome.report.anomalies)
 
 
@@ -117,7 +117,7 @@ def test_what_is_broken_stays_broken_however_the_run_ended(verify: Verify) -> No
 
 
 def test_records_of_others_are_none_of_its_business(verify: Verify) -> None:
-    """A topic that was there before has a past, and others write to it."""
+    """A topic that existed before holds older records, and other clients write to it."""
     cluster = MemoryCluster()
     for log in cluster.logs.values():
         log.extend(b"the past %d" % each for each in range(10))

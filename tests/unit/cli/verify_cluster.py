@@ -1,53 +1,53 @@
-"""A cluster in memory for runs of `penstock verify`, with bugs that can be planted in it."""
+"""A cluster in memory for runs of `penstock verify`, with bugs that can be planted."""
 
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.cli.verify_clients import READ_MAX, Fate, Ranges, Row, Told, Unreadable
+from penstock.cli.verify.clients import READ_MAX, Fate, Ranges, Row, Told, Unreadable
 from penstock.client.errors import TimedOut
 from penstock.client.offsets import Moment
 
 PARTITIONS = 2
 LIST_BEFORE_THE_END = 3
-"""At the start, where those who follow may end, and where everything ends."""
+"""Offsets are listed at the start, as the bound of the following readers, and as the final end."""
 
 
 @dataclass
 class Bugs:
-    """What goes wrong. Numbers count the records that were sent: the 50th is lost, and so on."""
+    """Planted bugs. Numbers count the records sent: the 50th is lost, and so on."""
 
     lost: frozenset[int] = frozenset()
-    """Acknowledged, and in the log as something else."""
+    """Acknowledged, but another record is in the log."""
     doubled: frozenset[int] = frozenset()
     changed: frozenset[int] = frozenset()
-    """A byte of the padding."""
+    """One byte of the padding is changed."""
     swapped: frozenset[int] = frozenset()
-    """Changes places with the one before it, acknowledgements included."""
+    """The record and the one before it swap places, acknowledgements included."""
     hidden_from: Callable[[str, int], bool] = lambda _reader, _offset: False
     cut_before_the_end: int = 0
-    """So many records vanish after everybody but the last readers has read them, before these ask for the end."""
+    """This many records vanish after all but the last readers have read them, before the last readers list the end."""
     cut_at_the_end: int = 0
-    """The same after they have asked."""
+    """This many records vanish after the last readers have listed the end."""
     refuses: bool = False
     never_lists: bool = False
     fails_often: bool = False
-    """Half of all records are refused or of unknown fate; readers stumble."""
+    """Half of all records are refused or have an unknown outcome; reads fail now and then."""
     unread_end: bool = False
-    """The last readers never get to the end."""
+    """The last readers never reach the end."""
 
 
 @dataclass
 class MemoryCluster:
-    """Partitions are lists. It is the Clients and the Lister of a run."""
+    """Partitions as lists; implements the Clients and the Lister of a run."""
 
     bugs: Bugs = field(default_factory=Bugs)
     name: str = "memory 1"
     logs: dict[int, list[bytes]] = field(default_factory=lambda: {each: [] for each in range(PARTITIONS)})
     sent: int = 0
     lists: int = 0
-    """How often it was asked where all partitions begin or end."""
+    """Number of requests for the offsets of all partitions."""
 
     def sender(self, name: str) -> "MemorySender":
         return MemorySender(self)
@@ -82,7 +82,7 @@ class MemorySender:
             return
         if bugs.fails_often and number % 2:
             if number % 4 == 1:
-                log.append(body)  # it came, and the answer did not
+                log.append(body)  # appended, but the response is lost
             told(Fate(error="timed out", is_unsent=number % 4 == 3))
             return
         if number in bugs.lost:

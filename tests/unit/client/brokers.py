@@ -1,7 +1,7 @@
-"""Brokers in memory for a client to talk to in the simulator: leaders, logs, sequences, and faults on command.
+"""Brokers in memory for clients in the simulator: leaders, logs, producer sequences and injected faults.
 
-One answer after the other per connection, as a real broker. `faults` maps an API to what happens to its next requests,
-one after another; None lets one pass.
+Requests on a connection are answered one at a time, as by a real broker. `faults` maps an API to the faults of its next
+requests, in order; None lets a request pass.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import TypeVar
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Connection
+from penstock.records.builder import BatchBuilder
 from penstock.records.header import BatchView, patch
 from penstock.records.rows import Record, rows
 from penstock.simulator.node import Ports
@@ -56,7 +57,7 @@ class PartitionLog:
     start: int = 0
     end: int = 0
     producers: dict[int, tuple[int, deque[tuple[int, int, int]]]] = field(default_factory=dict)
-    """Producer id to its epoch and its latest batches: first sequence, last sequence, offset."""
+    """Maps a producer id to its epoch and its latest batches: first sequence, last sequence, offset."""
 
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
         batch = BatchView(data)
@@ -94,18 +95,18 @@ class PartitionLog:
 
 
 class Brokers:
-    """All of them, and what they share."""
+    """All brokers of a cluster, with their shared topics and faults."""
 
     def __init__(self, count: int = 1) -> None:
         self.names = [f"broker-{number}" for number in range(count)]
         self.topics: dict[str, tuple[bytes, list[PartitionLog]]] = {}
         self.faults: dict[Api, deque[Fault | ErrorCode | None]] = {}
         self.seen: list[tuple[int, Api, int]] = []
-        """Every request: at which broker, of which API, in which version."""
+        """Every request: broker, API, version."""
         self.requests: list[tuple[float, Request]] = []
         self.served: tuple[Api, ...] = SERVED
         self.newest: dict[Api, int] = {}
-        """Versions above this are not served."""
+        """The highest version served, by API."""
         self.produce_delay_s = 0.0
         self.creates_topics = False
         self._producer_ids = 1000
@@ -173,7 +174,7 @@ class Brokers:
             await connection.send([response_frame(response, start.version, start.correlation_id)])
 
     async def handle(self, node_id: int, version: int, request: Request, code: ErrorCode | None) -> Response | None:
-        """What a broker answers; a code is for those requests that can carry one."""
+        """Returns the broker's response, with `code` where the response has a place for it."""
         match request:
             case api_versions.ApiVersionsRequest():
                 return api_versions.ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._versions())
@@ -353,7 +354,7 @@ class Brokers:
 
 
 def _first_bytes(batches: Iterable[bytes], bytes_max: int, *, is_first: bool) -> bytes:
-    """As much as fits, the last batch cut off as Kafka does; the first of an answer is whole in any case."""
+    """Returns at most `bytes_max` bytes, the last batch cut off as Kafka does; a response's first batch stays whole."""
     data = b""
     for batch in batches:
         is_whole = not data and is_first
@@ -390,3 +391,10 @@ def play(
         world.add("client", main)
         world.start("client")
         return world.run_until(told, limit_s=limit_s)
+
+
+def append(log: PartitionLog, *timestamps: int) -> None:
+    builder = BatchBuilder()
+    for each in timestamps:
+        builder.append(None, b"x", (), each)
+    log.append(bytes(builder.build()))

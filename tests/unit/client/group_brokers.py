@@ -1,4 +1,4 @@
-"""Brokers in memory that also coordinate groups: the real core of groups, on a log in memory and virtual time."""
+"""Brokers in memory that also coordinate groups: the real group core on a log in memory and virtual time."""
 
 import asyncio
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from penstock.coordinator.events import Answer, Asked, Committed, Effect, Elected, LogRead, ReadLog, Refuse, TimePassed
 from penstock.coordinator.groups import GroupShard
 from penstock.coordinator.ports import Now
+from penstock.coordinator.requests import Ask
 from penstock.coordinator.runtime import ShardRuntime
 from penstock.coordinator.settings import GroupSettings
 from penstock.coordinator.topics import Topic, Topics
-from penstock.coordinator.work import Ask
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
 from penstock.wire.declare import Request, Response
@@ -23,7 +23,7 @@ from penstock.wire.messages.join_group import JoinGroupRequest, JoinGroupRespons
 from penstock.wire.messages.offset_commit import OffsetCommitRequest
 from penstock.wire.messages.sync_group import SyncGroupRequest
 from tests.unit.client.brokers import SERVED, Brokers
-from tests.unit.coordinator.stage import Counter, MemoryLog
+from tests.unit.coordinator.shard_driver import Counter, MemoryLog
 
 CLASSIC = (
     Api.FIND_COORDINATOR,
@@ -39,7 +39,7 @@ QUICK = GroupSettings(initial_delay_ms=100, assignment_interval_ms=0, consumer_h
 
 
 class GroupBrokers(Brokers):
-    """The first broker coordinates all groups."""
+    """Brokers of which the first coordinates all groups."""
 
     def __init__(self, count: int = 1, *, is_new: bool = True, settings: GroupSettings = QUICK) -> None:
         super().__init__(count)
@@ -53,7 +53,7 @@ class GroupBrokers(Brokers):
         self._timer: asyncio.TimerHandle | None = None
         self.runtime = self._made()
 
-    def _made(self) -> ShardRuntime:
+    def _made(self) -> ShardRuntime[GroupShard]:
         return ShardRuntime(lambda: GroupShard(self._settings, Counter(), self._topics), self.log)
 
     def _topics(self) -> Topics:
@@ -62,15 +62,15 @@ class GroupBrokers(Brokers):
 
     @property
     def shard(self) -> Any:
-        """The groups as they are."""
+        """The current state of the groups."""
         return self.runtime.shard
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """What a group has committed."""
+        """Returns the committed offsets of a group."""
         return {where: offset.offset for where, offset in self.shard.offsets.of(group).items()}
 
     def elect(self, node_id: int) -> None:
-        """Another broker coordinates, and reads the log."""
+        """Moves the coordinator to another broker, which loads the log."""
         self.coordinator = node_id
         self._epoch += 1
         self._step(Elected(self._epoch, 0))
@@ -134,15 +134,15 @@ class GroupBrokers(Brokers):
 
 
 def _refusal(request: Request, code: ErrorCode) -> Response:
-    from penstock.coordinator import joining
+    from penstock.coordinator import rebalance
     from penstock.wire.messages import leave_group, offset_commit
 
     match request:
         case JoinGroupRequest():
-            refused: JoinGroupResponse = joining.refusal(code, 7, request.member_id)
+            refused: JoinGroupResponse = rebalance.refusal(code, 7, request.member_id)
             return refused
         case SyncGroupRequest():
-            return joining.sync_refusal(code)
+            return rebalance.sync_refusal(code)
         case HeartbeatRequest():
             return HeartbeatResponse(error_code=code)
         case ConsumerGroupHeartbeatRequest():

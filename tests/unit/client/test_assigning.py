@@ -1,10 +1,10 @@
-"""Cooperative-sticky: even, as before where it can be, and nobody is given what another still has."""
+"""Cooperative-sticky assignment: balanced and sticky; no member gets a partition that another still owns."""
 
 import random
 
 import pytest
 
-from penstock.client.assigning import (
+from penstock.client.groups.assigning import (
     Wish,
     assigned,
     assignment_bytes,

@@ -1,10 +1,10 @@
-"""Bytes are lent first come, first served, and come back whatever happens."""
+"""Byte budget: first come, first served; bytes are returned on every path."""
 
 import asyncio
 
 import pytest
 
-from penstock.client.budget import ByteBudget
+from penstock.client.producer.budget import ByteBudget
 
 
 def test_who_finds_room_does_not_wait() -> None:

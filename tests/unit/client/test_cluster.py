@@ -1,4 +1,4 @@
-"""Brokers that are down, metadata that is old, and calls that end by their deadline."""
+"""Brokers that are down, stale metadata, and calls that end by their deadline."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.client.admin import Admin
+from penstock.client.admin.admin import Admin
 from penstock.client.cluster import METADATA_AGE_MS_MAX, Cluster
-from penstock.client.connection import BrokerConnection
+from penstock.client.connection.connection import BrokerConnection
 from penstock.client.errors import Closed, Refused, Unreachable, Unsupported
 from penstock.client.metadata import Broker, ClusterView, TopicPartition
 from penstock.client.offsets import Moment, list_offsets
@@ -184,7 +184,7 @@ def test_what_is_closed_says_so() -> None:
 
 
 class ShortLogin:
-    """Good for ten seconds."""
+    """A login that is valid for ten seconds."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -297,7 +297,7 @@ def test_a_leader_told_in_passing_counts_if_it_is_news() -> None:
     assert view.leader("t", 0) == 7
 
 
-# --- asking
+# --- requests
 
 
 def test_questions_to_leaders_follow_them() -> None:
@@ -340,7 +340,7 @@ def test_the_controller_is_asked_again_when_it_has_moved() -> None:
 
 
 def test_waiting_for_a_new_topic_does_not_make_one() -> None:
-    """The question may arrive late, after the topic was deleted again: it must not bring it back."""
+    """A late Metadata request may arrive after the topic was deleted again: it must not recreate the topic."""
     brokers = Brokers()
     brokers.fail(Api.METADATA, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -1,4 +1,4 @@
-"""One connection: versions, order, time-outs, and words for whatever stands behind a port."""
+"""One connection: API versions, order, time-outs, and errors for servers that are no brokers."""
 
 import asyncio
 import socket
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.client.connection import BrokerConnection, open_connection
+from penstock.client.connection.connection import BrokerConnection, open_connection
 from penstock.client.errors import (
     ClientError,
     Closed,
@@ -179,29 +179,29 @@ def test_a_long_frame_comes_through() -> None:
     assert play(brokers, story) == 50_000
 
 
-# --- strangers behind a port
+# --- servers that are no brokers
 
 
-def meet(stranger: Callable[[Connection], Awaitable[None]], timeout_ms: int = 3000) -> ClientError:
-    """What a client says of whoever listens."""
+def meet(foreign_server: Callable[[Connection], Awaitable[None]], timeout_ms: int = 3000) -> ClientError:
+    """Returns the client's error for a server that runs `foreign_server`."""
     met: list[ClientError] = []
 
     async def listen(ports: Ports) -> None:
         listener = await ports.network.listen("", PORT)
-        await stranger(await listener.accept())
+        await foreign_server(await listener.accept())
         await asyncio.sleep(100)
 
     async def client(ports: Ports) -> None:
         try:
             await open_connection(
-                ports.network, "stranger", PORT, address="stranger:9092", connect_timeout_ms=timeout_ms
+                ports.network, "foreign_server", PORT, address="foreign_server:9092", connect_timeout_ms=timeout_ms
             )
         except ClientError as error:
             met.append(error)
 
     with World(1) as world:
-        world.add("stranger", listen)
-        world.start("stranger")
+        world.add("foreign_server", listen)
+        world.start("foreign_server")
         world.add("client", client)
         world.start("client")
         world.run(20)
@@ -210,11 +210,11 @@ def meet(stranger: Callable[[Connection], Awaitable[None]], timeout_ms: int = 30
 
 
 def saying(words: bytes) -> Callable[[Connection], Awaitable[None]]:
-    async def stranger(connection: Connection) -> None:
+    async def foreign_server(connection: Connection) -> None:
         await connection.receive_into(memoryview(bytearray(1000)))
         await connection.send([words])
 
-    return stranger
+    return foreign_server
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def saying(words: bytes) -> Callable[[Connection], Awaitable[None]]:
         (b"\x00\x00\x00\x02\x00\x00", "answer None where 1 was expected"),
     ],
 )
-def test_strangers_are_recognised(words: bytes, story: str) -> None:
+def test_other_protocols_are_recognised(words: bytes, story: str) -> None:
     error = meet(saying(words))
     assert isinstance(error, NotABroker)
     with pytest.raises(NotABroker, match=story):
@@ -238,10 +238,10 @@ def test_strangers_are_recognised(words: bytes, story: str) -> None:
 
 
 def test_who_hangs_up_at_once_may_want_tls() -> None:
-    async def stranger(connection: Connection) -> None:
+    async def foreign_server(connection: Connection) -> None:
         connection.close()
 
-    error = meet(stranger)
+    error = meet(foreign_server)
     assert isinstance(error, ConnectionLost)
     assert "closed the connection at once: it may want TLS" in str(error)
 
@@ -259,10 +259,10 @@ def test_who_hangs_up_on_the_first_request_may_want_a_login() -> None:
 
 
 def test_who_says_nothing_is_not_waited_for() -> None:
-    async def stranger(connection: Connection) -> None:
+    async def foreign_server(connection: Connection) -> None:
         await connection.receive_into(memoryview(bytearray(1000)))
 
-    error = meet(stranger)
+    error = meet(foreign_server)
     assert isinstance(error, TimedOut)
     assert "took the connection but did not answer within 3000 ms" in str(error)
 

@@ -1,4 +1,4 @@
-"""A consumer among brokers that fail: starts, ends, isolation, and each record once and in order."""
+"""A consumer among failing brokers: start and end offsets, isolation, and each record once and in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,10 +7,10 @@ from typing import Any, Literal
 import pytest
 
 from penstock.client.cluster import Cluster
-from penstock.client.consumer import At, Consumer, Start
-from penstock.client.errors import Closed, OutOfRange, Refused
-from penstock.client.fetched import visible
-from penstock.client.fetcher import FetchSettings
+from penstock.client.consumer.consumer import At, Consumer, Start
+from penstock.client.consumer.fetched import visible
+from penstock.client.consumer.fetcher import FetchSettings, Trouble
+from penstock.client.errors import Closed, ConnectionLost, OutOfRange, Refused
 from penstock.client.metadata import TopicPartition
 from penstock.client.offsets import Isolation
 from penstock.client.ports import ClientPorts
@@ -35,9 +35,10 @@ def consume(
     out_of_range: Literal["error", "earliest", "latest"] = "error",
     seed: int = 1,
     world: FaultOptions | None = None,
+    request_timeout_ms: int = 2000,
 ) -> Any:
     async def main(ports: ClientPorts) -> Any:
-        cluster = Cluster(brokers.names, ports=ports, request_timeout_ms=2000)
+        cluster = Cluster(brokers.names, ports=ports, request_timeout_ms=request_timeout_ms)
         consumer = Consumer(cluster, settings, out_of_range=out_of_range)
         try:
             return await story(consumer, cluster)
@@ -71,7 +72,7 @@ def fill(log: PartitionLog, count: int, size: int = 3) -> None:
 
 
 def put(log: PartitionLog, data: bytes) -> int:
-    """Appends without a look at sequences."""
+    """Appends without checking sequences."""
     kept = bytearray(data)
     patch(kept, log.end, 0)
     log.batches.append(bytes(kept))
@@ -124,7 +125,7 @@ def test_the_end_may_lie_inside_a_batch() -> None:
     brokers = Brokers()
     (log,) = brokers.add_topic("t")
     fill(log, 10, size=10)
-    log.end = 5  # what the broker says
+    log.end = 5  # the end that the broker reports
     assert consume(brokers, lambda consumer, _: read_all(consumer)) == list(range(5))
 
 
@@ -208,7 +209,7 @@ def test_raw_batches_come_with_all_that_is_in_them() -> None:
 
 
 def log_with_transactions() -> Brokers:
-    """1 and 2 interleave; 1 commits, then aborts; 2 aborts, then commits; 3 is not in a transaction."""
+    """Producers 1 and 2 interleave; 1 commits, then aborts; 2 aborts, then commits; 3 is not in a transaction."""
     brokers = Brokers()
     (log,) = brokers.add_topic("t")
     put(log, a_batch(0, producer=1))
@@ -250,7 +251,7 @@ def test_what_a_producer_wrote_outside_of_its_transaction_is_seen() -> None:
     assert [batch.base_offset for batch in visible(views, None)] == [0, 1]
 
 
-# --- trouble
+# --- errors
 
 
 @pytest.mark.parametrize("out_of_range", ["error", "earliest", "latest"])
@@ -337,6 +338,35 @@ def test_a_topic_that_goes_is_told_after_a_while() -> None:
     assert consume(brokers, story, FetchSettings(patience_ms=5000)) == pytest.approx(5.5, abs=1.5)
 
 
+def test_troubles_name_the_partitions_that_cannot_be_read() -> None:
+    brokers = Brokers(2)
+    for log in brokers.add_topic("t", 2):
+        fill(log, 3)
+
+    async def story(consumer: Consumer, _: Cluster) -> list[list[Trouble]]:
+        await consumer.assign_topic("t", "earliest")
+        await consumer.fetch_records()
+        assert consumer.troubles() == []
+        brokers.fail(Api.FETCH, *[Fault.CLOSE] * 1000)
+        await asyncio.sleep(3)
+        closed = consumer.troubles()
+        brokers.faults.clear()
+        await asyncio.sleep(10)
+        assert consumer.troubles() == []
+        brokers.fail(Api.FETCH, *[Fault.SILENCE] * 2)
+        await asyncio.sleep(1)
+        assert consumer.troubles() == [], "a broker may wait for records"
+        await asyncio.sleep(3.4)
+        return [closed, consumer.troubles()]
+
+    settings = FetchSettings(wait_ms_max=500)
+    closed, silent = consume(brokers, story, settings, request_timeout_ms=20_000)
+    for found in (closed, silent):
+        assert {each.partition for each in found} == {T0, TopicPartition("t", 1)}
+    assert all(isinstance(each.error, ConnectionLost) for each in closed)
+    assert "broker 0 at broker-0:9092 does not answer" in [str(each.error) for each in silent]
+
+
 def test_a_partition_that_is_not_there_is_told_at_once() -> None:
     brokers = Brokers()
     brokers.add_topic("t", 2)
@@ -374,7 +404,7 @@ def test_a_bad_network_changes_nothing(seed: int) -> None:
 
 
 def test_a_batch_that_does_not_fit_is_told() -> None:
-    """Kafka sends the first batch whole in any case; older brokers and others may not."""
+    """Kafka always sends the first batch whole; older brokers and other implementations may not."""
     brokers = Brokers()
     (log,) = brokers.add_topic("t")
     fill(log, 3)

@@ -1,4 +1,4 @@
-"""Members of groups among brokers that fail: who reads what, what is committed, and what is never given."""
+"""Group members among failing brokers: assignments, commits, and records that must not be delivered."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,27 +7,27 @@ from typing import Any
 import pytest
 
 from penstock.client.cluster import Cluster
-from penstock.client.commits import commit_offsets, committed_offsets
-from penstock.client.consumer import PartitionRecords
-from penstock.client.coordinator_link import CoordinatorLink
-from penstock.client.errors import CommitFailed, Refused
-from penstock.client.group_consumer import GroupConsumer
-from penstock.client.membership import GroupSettings
+from penstock.client.consumer.consumer import PartitionRecords
+from penstock.client.consumer.fetcher import Trouble
+from penstock.client.errors import CommitFailed, ConnectionLost, Refused
+from penstock.client.groups.commits import commit_offsets, committed_offsets
+from penstock.client.groups.coordinator_link import CoordinatorLink
+from penstock.client.groups.group_consumer import GroupConsumer
+from penstock.client.groups.membership import GroupSettings
 from penstock.client.metadata import TopicPartition
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ErrorCode
-from penstock.records.builder import BatchBuilder
 from penstock.wire.api import Api
 from tests.unit.client.brokers import Fault, play
 from tests.unit.client.group_brokers import GroupBrokers
+from tests.unit.client.group_topic import BOTH, append, everything, filled
 
 GROUP = "g"
-BOTH = pytest.mark.parametrize("is_new", [True, False], ids=["consumer", "classic"])
 SHORT = GroupSettings(session_timeout_ms=10_000, heartbeat_ms=500, rebalance_timeout_ms=20_000)
 
 
-class Stage:
-    """Makes members, and remembers who was given what."""
+class MemberFactory:
+    """Creates members, and closes them at the end."""
 
     def __init__(self, brokers: GroupBrokers, ports: ClientPorts) -> None:
         self.brokers = brokers
@@ -52,33 +52,19 @@ class Stage:
             await cluster.close()
 
 
-def act(brokers: GroupBrokers, story: Callable[[Stage], Awaitable[Any]], seed: int = 1) -> Any:
+def act(brokers: GroupBrokers, story: Callable[[MemberFactory], Awaitable[Any]], seed: int = 1) -> Any:
     async def main(ports: ClientPorts) -> Any:
-        stage = Stage(brokers, ports)
+        factory = MemberFactory(brokers, ports)
         try:
-            return await story(stage)
+            return await story(factory)
         finally:
-            await stage.close()
+            await factory.close()
 
     return play(brokers, main, seed=seed)
 
 
-def filled(partitions: int = 4, records: int = 10, *, is_new: bool = True, count: int = 1) -> GroupBrokers:
-    brokers = GroupBrokers(count, is_new=is_new)
-    for number, log in enumerate(brokers.add_topic("t", partitions)):
-        for offset in range(records):
-            append(log, f"{number}/{offset}")
-    return brokers
-
-
-def append(log: Any, text: str) -> None:
-    builder = BatchBuilder()
-    builder.append(None, text.encode(), (), 1_000)
-    log.append(bytes(builder.build()))
-
-
 async def read(member: GroupConsumer, most: int, idle_ms: int = 5_000, max_batch: int = 500) -> list[str]:
-    """Some records, as texts."""
+    """Reads up to `most` records and returns their values as text."""
     found: list[str] = []
     while len(found) < most and (piece := await member.fetch_records(min(max_batch, most - len(found)), idle_ms)):
         found += texts(piece)
@@ -87,10 +73,6 @@ async def read(member: GroupConsumer, most: int, idle_ms: int = 5_000, max_batch
 
 def texts(piece: PartitionRecords) -> list[str]:
     return [(record.value or b"").decode() for record in piece.records]
-
-
-def everything(partitions: int = 4, records: int = 10) -> list[str]:
-    return sorted(f"{number}/{offset}" for number in range(partitions) for offset in range(records))
 
 
 async def until(is_so: Callable[[], bool], limit_s: float = 60.0) -> None:
@@ -105,14 +87,14 @@ async def until(is_so: Callable[[], bool], limit_s: float = 60.0) -> None:
 def test_one_member_reads_everything_and_the_next_goes_on_there(is_new: bool) -> None:
     brokers = filled(is_new=is_new)
 
-    async def story(stage: Stage) -> tuple[list[str], dict[Any, int], list[str]]:
-        first = stage.member()
+    async def story(factory: MemberFactory) -> tuple[list[str], dict[Any, int], list[str]]:
+        first = factory.member()
         found = await read(first, 40)
         assert await first.fetch_records(500, 500) is None
         await first.close()
         committed = brokers.committed(GROUP)
         append(brokers.topics["t"][1][2], "new")
-        return found, committed, await read(stage.member(), 1)
+        return found, committed, await read(factory.member(), 1)
 
     found, committed, later = act(brokers, story)
     assert sorted(found) == everything()
@@ -126,8 +108,8 @@ def test_one_member_reads_everything_and_the_next_goes_on_there(is_new: bool) ->
 def test_leaving_is_at_once(is_new: bool) -> None:
     brokers = filled(is_new=is_new)
 
-    async def story(stage: Stage) -> bool:
-        member = stage.member()
+    async def story(factory: MemberFactory) -> bool:
+        member = factory.member()
         await read(member, 1)
         await member.close()
         return bool(brokers.shard.groups[GROUP].is_empty)
@@ -140,7 +122,7 @@ def test_leaving_is_at_once(is_new: bool) -> None:
 def test_members_share_and_nothing_is_read_by_two_nor_lost(is_new: bool, seed: int) -> None:
     brokers = filled(6, 200, is_new=is_new)
 
-    async def story(stage: Stage) -> list[str]:
+    async def story(factory: MemberFactory) -> list[str]:
         found: list[str] = []
 
         async def reads(member: GroupConsumer, batches: int) -> None:
@@ -155,26 +137,26 @@ def test_members_share_and_nothing_is_read_by_two_nor_lost(is_new: bool, seed: i
         loop = asyncio.get_running_loop()
         tasks = []
         for batches in (1_000, 20, 1_000, 10, 1_000):
-            tasks.append(loop.create_task(reads(stage.member(), batches)))
+            tasks.append(loop.create_task(reads(factory.member(), batches)))
             await asyncio.sleep(0.7)
         await asyncio.gather(*tasks)
         return found
 
     found = act(brokers, story, seed)
     assert sorted(set(found)) == everything(6, 200)
-    # Who leaves has a batch in hand that counts as unread: read again, at most that.
+    # A leaving member's current batch counts as unread and is read again; nothing else is.
     assert len(found) - 1_200 <= 2 * 5
 
 
 @BOTH
 def test_a_partition_changes_hands_only_when_the_batch_in_hand_is_read(is_new: bool) -> None:
     def play_with(number: int) -> bool:
-        """Whether the partition that was in hand was the one that moved."""
+        """Returns whether the partition of the current batch was the one that moved."""
         brokers = filled(2, 100, is_new=is_new)
         held = TopicPartition("t", number)
 
-        async def story(stage: Stage) -> bool:
-            first, second = stage.member(), stage.member()
+        async def story(factory: MemberFactory) -> bool:
+            first, second = factory.member(), factory.member()
             while (piece := await first.fetch_records(5)) is not None and piece.partition != held:
                 pass
             assert piece is not None
@@ -197,18 +179,18 @@ def test_a_partition_changes_hands_only_when_the_batch_in_hand_is_read(is_new: b
 
 @BOTH
 def test_nothing_is_given_of_what_was_taken_by_force(is_new: bool) -> None:
-    """A reader that takes longer than a session and a rebalance: the rest of its batch is somebody else's."""
+    """A reader that exceeds the session and rebalance timeouts: another member reads the rest of its batch."""
     brokers = filled(1, 10, is_new=is_new)
     slow = GroupSettings(session_timeout_ms=10_000, heartbeat_ms=500, rebalance_timeout_ms=8_000)
 
-    async def story(stage: Stage) -> tuple[list[str], list[str]]:
-        first = stage.member(slow)
+    async def story(factory: MemberFactory) -> tuple[list[str], list[str]]:
+        first = factory.member(slow)
         piece = await first.fetch_records(10)
         assert piece is not None
         one_by_one = first.messages(piece)
         seen = [(next(one_by_one).value or b"").decode() for _ in range(3)]
-        second = stage.member()
-        await asyncio.sleep(9)  # the member leaves by itself: its reader is gone
+        second = factory.member()
+        await asyncio.sleep(9)  # the member leaves the group because its reader is too slow
         others = await read(second, 10, 30_000)
         seen += [(message.value or b"").decode() for message in one_by_one]
         return seen, others
@@ -222,25 +204,44 @@ def test_nothing_is_given_of_what_was_taken_by_force(is_new: bool) -> None:
 def test_nothing_is_given_after_a_session_without_an_answer(is_new: bool) -> None:
     brokers = filled(1, 10, is_new=is_new)
 
-    async def story(stage: Stage) -> None:
-        member = stage.member()
+    async def story(factory: MemberFactory) -> None:
+        member = factory.member()
         assert await member.fetch_records(1) is not None
         brokers.fail(Api.CONSUMER_GROUP_HEARTBEAT if is_new else Api.HEARTBEAT, *[Fault.SILENCE] * 20)
         brokers.fail(Api.JOIN_GROUP, Fault.SILENCE)
         await asyncio.sleep(11)
         assert await member.fetch_records(1, 1) is None
-        piece = await member.fetch_records(1, 60_000)  # once it is heard again, it goes on
+        piece = await member.fetch_records(1, 60_000)  # the member continues once heartbeats are answered again
         assert piece is not None
 
     act(brokers, story)
 
 
 @BOTH
+def test_troubles_name_the_coordinator(is_new: bool) -> None:
+    brokers = filled(1, 10, is_new=is_new)
+
+    async def story(factory: MemberFactory) -> Trouble:
+        member = factory.member()
+        assert member.troubles() == []
+        assert await member.fetch_records(1) is not None
+        brokers.fail(Api.CONSUMER_GROUP_HEARTBEAT if is_new else Api.HEARTBEAT, *[Fault.CLOSE] * 5)
+        await until(lambda: bool(member.troubles()))
+        (trouble,) = member.troubles()
+        await until(lambda: not member.troubles())
+        return trouble
+
+    trouble = act(brokers, story)
+    assert trouble.partition is None
+    assert isinstance(trouble.error, ConnectionLost)
+
+
+@BOTH
 def test_a_new_coordinator_changes_nothing_for_a_reader(is_new: bool) -> None:
     brokers = filled(3, 30, is_new=is_new, count=2)
 
-    async def story(stage: Stage) -> list[str]:
-        member = stage.member()
+    async def story(factory: MemberFactory) -> list[str]:
+        member = factory.member()
         found = await read(member, 40, max_batch=7)
         brokers.elect(1)
         return found + await read(member, 50, 30_000, max_batch=7)
@@ -254,14 +255,14 @@ def test_a_new_coordinator_changes_nothing_for_a_reader(is_new: bool) -> None:
 def test_a_static_member_is_back_without_a_rebalance(is_new: bool) -> None:
     brokers = filled(2, 10, is_new=is_new)
 
-    async def story(stage: Stage) -> tuple[int, int]:
-        first = stage.member(instance_id="a")
-        second = stage.member(instance_id="b")
+    async def story(factory: MemberFactory) -> tuple[int, int]:
+        first = factory.member(instance_id="a")
+        second = factory.member(instance_id="b")
         await asyncio.gather(read(first, 1, 20_000), read(second, 1, 20_000))
         await until(lambda: len(first.assignment) == len(second.assignment) == 1)
         had, before = first.assignment, epoch_of(brokers)
         await first.close()
-        again = stage.member(instance_id="a")
+        again = factory.member(instance_id="a")
         await read(again, 5, 20_000)
         assert again.assignment == had
         return before, epoch_of(brokers)
@@ -278,10 +279,10 @@ def epoch_of(brokers: GroupBrokers) -> int:
 def test_two_processes_with_one_instance_id_are_told() -> None:
     brokers = filled(1, is_new=False)
 
-    async def story(stage: Stage) -> str:
-        first = stage.member(instance_id="a")
+    async def story(factory: MemberFactory) -> str:
+        first = factory.member(instance_id="a")
         await read(first, 1)
-        await read(stage.member(instance_id="a"), 1, 20_000)
+        await read(factory.member(instance_id="a"), 1, 20_000)
         with pytest.raises(Refused) as told:
             await read(first, 100, 20_000, 1)
         return str(told.value)
@@ -292,7 +293,7 @@ def test_two_processes_with_one_instance_id_are_told() -> None:
 def test_a_group_that_stays_classic_is_joined_as_such() -> None:
     brokers = filled(1)
     brokers.fail(Api.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND)
-    assert len(act(brokers, lambda stage: read(stage.member(), 10))) == 10
+    assert len(act(brokers, lambda factory: read(factory.member(), 10))) == 10
     assert Api.JOIN_GROUP in {api for _, api, _ in brokers.seen}
 
 
@@ -300,8 +301,8 @@ def test_a_group_that_stays_classic_is_joined_as_such() -> None:
 def test_more_partitions_are_read_once_they_are_there(is_new: bool) -> None:
     brokers = filled(1, 2, is_new=is_new)
 
-    async def story(stage: Stage) -> list[str]:
-        member = stage.member()
+    async def story(factory: MemberFactory) -> list[str]:
+        member = factory.member()
         found = await read(member, 2)
         brokers.topics["t"][1].append(type(brokers.topics["t"][1][0])(0))
         append(brokers.topics["t"][1][1], "grown")
@@ -313,8 +314,8 @@ def test_more_partitions_are_read_once_they_are_there(is_new: bool) -> None:
 def test_commits_by_hand() -> None:
     brokers = filled(1)
 
-    async def story(stage: Stage) -> list[Any]:
-        member = stage.member(commits=False)
+    async def story(factory: MemberFactory) -> list[Any]:
+        member = factory.member(commits=False)
         await read(member, 4, max_batch=4)
         assert await member.fetch_records(3) is not None
         await member.commit()
@@ -328,8 +329,8 @@ def test_commits_by_hand() -> None:
 def test_a_commit_that_failed_says_what_to_do() -> None:
     brokers = filled(1, is_new=False)
 
-    async def story(stage: Stage) -> str:
-        member = stage.member(commits=False)
+    async def story(factory: MemberFactory) -> str:
+        member = factory.member(commits=False)
         await read(member, 4, max_batch=4)
         await member.fetch_records(1)
         brokers.fail(Api.OFFSET_COMMIT, ErrorCode.ILLEGAL_GENERATION)
@@ -347,11 +348,11 @@ def test_nobody_commits_for_a_group_at_work(is_new: bool) -> None:
     brokers = filled(1, is_new=is_new)
     place = TopicPartition("t", 0)
 
-    async def story(stage: Stage) -> tuple[str, dict[Any, int]]:
-        link = CoordinatorLink(stage.cluster(), GROUP)
+    async def story(factory: MemberFactory) -> tuple[str, dict[Any, int]]:
+        link = CoordinatorLink(factory.cluster(), GROUP)
         await commit_offsets(link, {place: 7})
         assert await committed_offsets(link, [place, TopicPartition("t", 9)]) == {place: 7}
-        member = stage.member()
+        member = factory.member()
         assert await read(member, 1) == ["0/7"]
         with pytest.raises(CommitFailed) as told:
             await commit_offsets(link, {place: 3})
@@ -363,15 +364,15 @@ def test_nobody_commits_for_a_group_at_work(is_new: bool) -> None:
 
 
 def test_where_a_member_starts_the_next_goes_on() -> None:
-    """A group that starts at the end and reads nothing must not skip what came before the next member did."""
+    """A group that starts at the end and reads nothing must not skip records appended before the next member joins."""
     brokers = filled(1)
 
-    async def story(stage: Stage) -> list[str]:
-        first = stage.member(start="latest")
+    async def story(factory: MemberFactory) -> list[str]:
+        first = factory.member(start="latest")
         assert await first.fetch_records(10, 3_000) is None
         await first.close()
         append(brokers.topics["t"][1][0], "between")
-        return await read(stage.member(start="latest"), 1, 10_000)
+        return await read(factory.member(start="latest"), 1, 10_000)
 
     assert act(brokers, story) == ["between"]
 
@@ -385,11 +386,11 @@ def test_faults_on_the_way_lose_nothing(is_new: bool, seed: int) -> None:
     brokers.fail(Api.OFFSET_COMMIT, Fault.CLOSE_AFTER, None, Fault.CLOSE, ErrorCode.NOT_COORDINATOR)
     brokers.fail(Api.OFFSET_FETCH, Fault.CLOSE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    async def story(stage: Stage) -> list[str]:
+    async def story(factory: MemberFactory) -> list[str]:
         found: list[str] = []
 
         async def reads() -> None:
-            member = stage.member()
+            member = factory.member()
             while piece := await member.fetch_records(5, 30_000):
                 await asyncio.sleep(0.02)
                 found.extend(texts(piece))

@@ -1,4 +1,4 @@
-"""What a reader in a group is told: wrong arguments at once, and why there is nothing to read, whatever the cause."""
+"""Reading in a group: wrong arguments are refused at once, and every reason for an empty read is reported."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,16 +8,16 @@ import pytest
 
 from penstock.client.blocking import SyncClient
 from penstock.client.client import Client
-from penstock.client.consumer import At
+from penstock.client.consumer.consumer import At
 from penstock.client.errors import ClientError, Closed, OutOfRange, Refused, TimedOut, Unreachable
-from penstock.client.group_consumer import GroupConsumer
-from penstock.client.membership import GroupSettings
+from penstock.client.groups.group_consumer import GroupConsumer
+from penstock.client.groups.membership import GroupSettings
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
 from tests.unit.client.brokers import Brokers, Fault, play
 from tests.unit.client.group_brokers import GroupBrokers
-from tests.unit.client.test_group_consumer import BOTH, append, everything, filled
+from tests.unit.client.group_topic import BOTH, append, everything, filled
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a start": ({"start": "bogus"}, "a start is an offset"),
@@ -141,7 +141,7 @@ def test_topics_are_read_together(is_new: bool, reads: Any) -> None:
 @BOTH
 @HOW
 def test_waiting_for_others_is_not_idle(is_new: bool, reads: Any) -> None:
-    """The other member has everything, and hears only with its next heartbeat that it is to give up some."""
+    """The other member owns all partitions, and learns only with its next heartbeat that it must revoke some."""
     brokers = filled(2, 5, is_new=is_new)
 
     async def story(client: Client) -> list[str]:
@@ -167,7 +167,7 @@ def test_a_member_too_many_is_idle_in_the_end(is_new: bool) -> None:
 
 
 def test_a_group_that_does_not_come_together_is_told() -> None:
-    """A member of somebody else's holds up everybody for longer than a call may take."""
+    """A rebalance takes longer than a call may, because another client's member holds it up."""
     brokers = filled(1, is_new=False)
     brokers.fail(Api.JOIN_GROUP, None, Fault.SILENCE)
 
@@ -300,7 +300,7 @@ def test_a_batch_of_nothing_is_no_batch() -> None:
     tell(GroupBrokers(), story)
 
 
-# --- offsets that are not there
+# --- offsets out of range
 
 
 @HOW
@@ -321,7 +321,7 @@ def test_a_gap_is_told_with_what_to_do_about_it(reads: Any) -> None:
 
 
 def test_a_broker_waits_no_longer_for_one_partition_than_a_reader_may_be_idle() -> None:
-    """The fetch of what is elsewhere by now waits for the one under way, of a partition with nothing in it."""
+    """The fetch after the offset reset waits for a fetch in flight on an empty partition."""
     brokers = filled(1, 3)
     brokers.topics["t"][1].append(type(brokers.topics["t"][1][0])(0))
 

@@ -1,13 +1,13 @@
-"""Groups are asked for at brokers that come and go."""
+"""Listing and describing groups while brokers come and go."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
+from penstock.client.admin.groups import GroupListing, describe_group, group_offsets, list_groups
 from penstock.client.cluster import Cluster
 from penstock.client.errors import Refused
-from penstock.client.groups import GroupListing, describe_group, group_offsets, list_groups
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ErrorCode
 from penstock.wire.api import Api
@@ -22,7 +22,7 @@ LEAVES_S = 9.0
 
 
 class ListingBrokers(GroupBrokers):
-    """Brokers that list groups; one that dies is in the metadata for a while, then others have its groups."""
+    """Brokers that list groups; a dead broker stays in the metadata for a while, then another takes over its groups."""
 
     def __init__(self, groups: dict[int, list[str]]) -> None:
         super().__init__(len(groups))
@@ -79,7 +79,7 @@ def test_groups_of_all_brokers_by_name() -> None:
 
 
 def test_a_broker_that_has_left_is_not_waited_for() -> None:
-    """And its groups are where they went."""
+    """Its groups are listed at their new coordinator."""
     found: list[GroupListing] = told(ListingBrokers({0: ["a"], 1: ["b"], 2: ["c"]}), list_groups, dead=2)
     assert [(each.group_id, each.coordinator) for each in found] == [("a", 0), ("b", 1), ("c", 0)]
 

@@ -1,27 +1,19 @@
-"""Lag in seconds is the age of the first record that was not consumed: exact, also where logs have holes."""
+"""Lag in seconds is the age of the first unconsumed record: exact, also in logs with gaps."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
+from penstock.client.admin.lag import NO_LEADER, NO_PARTITION, NO_TOPIC, Bounds, PartitionLag, bounds_now, lag, total
 from penstock.client.cluster import Cluster
-from penstock.client.lag import NO_LEADER, NO_PARTITION, NO_TOPIC, Bounds, PartitionLag, bounds_now, lag, total
 from penstock.client.metadata import TopicPartition
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ErrorCode
-from penstock.records.builder import BatchBuilder
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import patch
 from penstock.wire.api import Api
-from tests.unit.client.brokers import Brokers, Fault, PartitionLog, play
-
-
-def append(log: PartitionLog, *timestamps: int) -> None:
-    builder = BatchBuilder()
-    for each in timestamps:
-        builder.append(None, b"x", (), each)
-    log.append(bytes(builder.build()))
+from tests.unit.client.brokers import Brokers, Fault, append, play
 
 
 def asked(brokers: Brokers, committed: dict[int, int]) -> dict[int, PartitionLag]:
@@ -90,7 +82,7 @@ def test_ages(oldest_ms: int | None, seconds: float | None) -> None:
 
 
 def at_once(brokers: Brokers, *partitions: TopicPartition) -> Any:
-    """What can be learned, and how many seconds that took."""
+    """Returns the bounds that can be read at once, and how many seconds that took."""
 
     async def story(ports: ClientPorts) -> Any:
         cluster = Cluster(brokers.names, ports=ports)

@@ -1,4 +1,4 @@
-"""The way of batches to one partition: linger, order, sequences, repetition; and a broker that does its worst."""
+"""Batches to one partition: linger, order, sequences, retries; and a broker with every fault."""
 
 from collections import deque
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.client.metadata import TopicPartition
-from penstock.client.outbox import EPOCH_MAX, Batch, Outbox, OutboxSettings, Verdict
+from penstock.client.producer.outbox import EPOCH_MAX, Batch, Outbox, OutboxSettings, Verdict
 from penstock.model.errors import ErrorCode
 from penstock.records.compression import Codec
 from penstock.records.header import BatchView
@@ -46,7 +46,7 @@ def make(
 
 
 def fill(outbox: Outbox, count: int, now_ms: int = 0) -> None:
-    """As many batches, of one record each."""
+    """Adds batches of one record each."""
     for number in range(count):
         outbox.add(None, b"%d" % number + b"x" * 90, (), 0, now_ms)
 
@@ -112,7 +112,7 @@ def test_at_most_five_are_in_flight_and_one_without_idempotence() -> None:
 
 
 def test_until_the_broker_knows_us_batches_go_one_by_one() -> None:
-    """It takes any sequence from a producer that it does not know: the second batch could be in the log first."""
+    """A broker accepts any first sequence from an unknown producer: the second batch could be appended first."""
     outbox = make(is_known=False)
     fill(outbox, 3)
     first = outbox.take()
@@ -130,7 +130,7 @@ def test_a_repeated_batch_keeps_its_sequence_and_its_place() -> None:
     fill(outbox, 4)
     one, two, three = (outbox.take() for _ in range(3))
     assert answer(outbox, one, LOST, now_ms=5) is Verdict.REPEAT
-    # Nothing leaves before the others have come back, or order would depend on chance.
+    # Nothing is sent before the other responses have arrived: otherwise the order would depend on timing.
     assert outbox.ready_at_ms(is_flushing=True) is None
     assert answer(outbox, three, OUT_OF_ORDER, now_ms=6) is Verdict.REPEAT
     assert answer(outbox, two, OUT_OF_ORDER, now_ms=6) is Verdict.REPEAT
@@ -162,7 +162,7 @@ def test_after_a_refused_batch_sequences_begin_anew(code: ErrorCode) -> None:
 
 
 def test_after_an_expired_batch_its_followers_first_ask_under_their_old_names() -> None:
-    """The one that was given up may be in the log, and then they may be, too: a new name would write them twice."""
+    """The expired batch may be in the log, and so may its followers: a new epoch could append them twice."""
     outbox = make(timeout_ms=1000)
     fill(outbox, 1, now_ms=0)
     fill(outbox, 2, now_ms=500)
@@ -221,7 +221,7 @@ def test_a_fenced_producer_starts_over_unless_it_may_write_twice() -> None:
 
 
 def test_a_batch_that_may_arrive_late_is_not_sent_under_a_new_name() -> None:
-    """The first is given up; the second is refused behind it, while an earlier attempt of both is still on its way."""
+    """The first batch expires; the second is refused, while an earlier attempt of both is still in flight."""
     outbox = make(timeout_ms=1000)
     fill(outbox, 1, now_ms=0)
     fill(outbox, 2, now_ms=500)
@@ -235,7 +235,7 @@ def test_a_batch_that_may_arrive_late_is_not_sent_under_a_new_name() -> None:
     assert identity(outbox.take()) == (ID, 1, 0), "the third was never sent"
 
 
-# What happens to a batch on its way: the broker takes it or not, and the answer comes or not.
+# Outcomes of a batch: the broker appends it or not, and the response arrives or not.
 FATES = ["answered", "answered", "answered", "lost before", "lost after", "adrift", "moved", "refused", "refused late"]
 
 
@@ -249,7 +249,7 @@ FATES = ["answered", "answered", "answered", "lost before", "lost after", "adrif
 def test_whatever_happens_on_the_way_nothing_is_there_twice_or_out_of_order(
     fates: list[str], windows: list[int], picks: list[int], naps: set[int]
 ) -> None:
-    """What was said to be delivered is there; what was given up may be. Answers come over several connections."""
+    """Acknowledged records are in the log; expired ones may be. Responses arrive over several connections."""
     outbox, log = make(timeout_ms=60_000, is_known=False), PartitionLog(0)
     fate, sizes, order = deque(fates), deque(windows), deque(picks)
     fill(outbox, 30)
@@ -263,7 +263,7 @@ def test_whatever_happens_on_the_way_nothing_is_there_twice_or_out_of_order(
         now_ms += 70_000 if rounds in naps else 1000
         outbox.expire(now_ms)
         outbox.take_lost()
-        if not rounds % 4:  # a broken connection whose bytes the broker had not read yet
+        if not rounds % 4:  # bytes of a broken connection that the broker reads only now
             for data in adrift:
                 log.append(data)
             adrift.clear()
@@ -292,7 +292,7 @@ def test_whatever_happens_on_the_way_nothing_is_there_twice_or_out_of_order(
                 case _:
                     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             answers.append((batch, code))
-        if answers:  # the others take longer
+        if answers:  # the other responses take longer
             batch, code = answers.pop((order.popleft() if order else 0) % len(answers))
             if answer(outbox, batch, code, now_ms) is Verdict.DONE:
                 delivered.append(batch.number)

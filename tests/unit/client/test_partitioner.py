@@ -1,8 +1,8 @@
-"""Keys go where Kafka's Java client sends them; the vectors are those of Kafka's own tests."""
+"""Keys map to the same partitions as in Kafka's Java client; the vectors are those of Kafka's own tests."""
 
 import pytest
 
-from penstock.client.partitioner import RoundRobin, Sticky, murmur2, partition_for_key
+from penstock.client.producer.partitioner import RoundRobin, Sticky, murmur2, partition_for_key
 from penstock.host.entropy import HostEntropy
 
 VECTORS = [
@@ -26,7 +26,7 @@ def test_the_sign_is_dropped_before_the_remainder() -> None:
 
 
 class Numbers:
-    """Chance that is told what to say."""
+    """An Entropy that returns given numbers."""
 
     def __init__(self, *numbers: int) -> None:
         self._numbers = list(numbers)

@@ -1,4 +1,4 @@
-"""A producer among brokers that fail: batches, order, retries, back-pressure, and each record once."""
+"""A producer among failing brokers: batches, order, retries, back-pressure, and each record once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,8 +9,8 @@ import pytest
 from penstock.client.cluster import Cluster
 from penstock.client.errors import BufferFull, Closed, DeliveryTimedOut, Refused, TimedOut
 from penstock.client.ports import ClientPorts
-from penstock.client.producer import Producer
-from penstock.client.sender import Delivery
+from penstock.client.producer.producer import Producer
+from penstock.client.producer.sender import Delivery
 from penstock.model.errors import ErrorCode
 from penstock.records.compression import Codec
 from penstock.records.header import BatchView
@@ -156,7 +156,7 @@ def test_a_partition_that_was_added_meanwhile_is_found() -> None:
     assert values(brokers, partition=1) == [1]
 
 
-# --- answers
+# --- responses
 
 
 def test_a_delivery_tells_offset_and_timestamp() -> None:
@@ -177,7 +177,7 @@ def test_without_acks_nobody_is_asked() -> None:
 
     async def story(producer: Producer, _: Cluster) -> list[Delivery]:
         deliveries = await send_many(producer, 10)
-        await asyncio.sleep(1)  # it is on its way, that is all that is known
+        await asyncio.sleep(1)  # with acks=0 the client cannot wait for the append
         return deliveries
 
     deliveries = produce(brokers, story, acks=0)
@@ -230,7 +230,7 @@ def test_a_topic_that_is_created_on_first_use_is_waited_for() -> None:
     produce(brokers, story)
 
 
-# --- trouble on the way
+# --- faults
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def test_requests_under_way_are_bounded(partitions: int) -> None:
     produce(brokers, story, batch_bytes=100, request_bytes_max=1)
 
 
-# --- ends
+# --- flush and close
 
 
 def test_flush_tells_what_is_not_delivered() -> None:

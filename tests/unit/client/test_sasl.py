@@ -1,4 +1,4 @@
-"""PLAIN and SCRAM from the client's side; the exchanges of RFC 5802's successors, and servers that cheat."""
+"""PLAIN and SCRAM on the client's side: the exchanges of RFC 5802's successors, and dishonest servers."""
 
 import base64
 import hashlib
@@ -6,8 +6,8 @@ import hmac
 
 import pytest
 
+from penstock.client.connection.sasl import ITERATIONS_MAX, Plain, Scram, ScramName, exchange
 from penstock.client.errors import LoginFailed
-from penstock.client.sasl import ITERATIONS_MAX, Plain, Scram, ScramName, exchange
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -29,7 +29,7 @@ def test_the_exchange_of_rfc_7677() -> None:
 
 
 def server_final(mechanism: ScramName, password: str, client_first: bytes, challenge: bytes, answer: bytes) -> bytes:
-    """What an honest server computes, written down a second time."""
+    """Computes the server's final message independently of the client's code."""
     name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
     fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
     salted = hashlib.pbkdf2_hmac(name, password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))

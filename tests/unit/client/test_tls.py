@@ -1,4 +1,4 @@
-"""A client that encrypts: what it says when the two ends cannot come together."""
+"""TLS in the client: error messages for failed handshakes."""
 
 import asyncio
 import ssl
@@ -28,7 +28,7 @@ async def listen_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamW
 
 
 def meet(client_tls: ssl.SSLContext | None, server_tls: ssl.SSLContext | None, serve: Serve = listen_and_close) -> None:
-    """A client asks for the topics of a server on loopback, with plenty of time for more than one attempt."""
+    """Requests the topics of a server on loopback, with time for more than one attempt."""
 
     async def main() -> None:
         async with asyncio.timeout(LIMIT_S):
@@ -59,7 +59,7 @@ def test_a_broker_that_wants_a_certificate_says_so(authority: Authority, tmp_pat
     left = asyncio.Event()
 
     async def ask_for_it(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """TLS by hand, because asyncio hangs up before its last words have been heard."""
+        """Drives TLS by hand, because asyncio closes the connection before its last alert is delivered."""
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = server.wrap_bio(incoming, outgoing, server_side=True)
         while data := await reader.read(65536):

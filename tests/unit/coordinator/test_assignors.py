@@ -1,4 +1,4 @@
-"""Who is meant to read what: everything once, evenly, as before where that goes, nearby where nothing is lost by it."""
+"""Server-side assignors: complete, balanced, sticky where possible, and rack-aware where balance permits."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from penstock.coordinator.assignors import ASSIGNORS, Wish, assign_range, assign_uniform
 from penstock.coordinator.consumer import Partitions
 from penstock.coordinator.topics import Topic
-from tests.unit.coordinator.stage import topic
+from tests.unit.coordinator.shard_driver import topic
 
 TOPICS = {each.name: each for each in (topic("a", 4), topic("b", 4), topic("c", 3))}
 
@@ -69,7 +69,7 @@ def test_where_wishes_differ_it_is_as_even_as_they_allow() -> None:
 
 
 def test_what_many_have_goes_to_many_who_join_without_asking_all_who_cannot_give() -> None:
-    """Thousands of moves past hundreds that have more and may not give: never ends if each move looks at them all."""
+    """Thousands of moves past hundreds of members that own more but cannot give: a scan per move would never end."""
     topics = {each.name: each for each in (topic("big", 8_000), topic("small", 4_000))}
     members = [Wish(f"b{number:03}", None, None, ("big",)) for number in range(399)]
     members += [Wish(f"s{number:03}", None, None, ("small",)) for number in range(200)]
@@ -83,7 +83,7 @@ def test_what_many_have_goes_to_many_who_join_without_asking_all_who_cannot_give
 
 
 def test_who_could_give_nothing_gives_again_when_another_has_given() -> None:
-    """A may only give to B, which has one less; once B has given to C, it has two less."""
+    """A can give only to B, which owns one less; once B has given to C, B owns two less."""
     before = {"A": numbered("a", 4), "B": numbered("b", 3), "C": frozenset()}
     members = [
         Wish(name, None, None, names, before[name]) for name, names in (("A", ("a",)), ("B", ("a", "b")), ("C", ("b",)))

@@ -1,4 +1,4 @@
-"""Members that name very many protocols: what they have in common is found without comparing each with each."""
+"""Members with very many protocols: the common ones are found without pairwise comparison."""
 
 from typing import ClassVar
 
@@ -6,13 +6,13 @@ import pytest
 
 from penstock.coordinator.classic import known_to_all
 from penstock.model.errors import ErrorCode
-from tests.unit.coordinator.stage import Stage, alive, join
+from tests.unit.coordinator.shard_driver import ShardDriver, alive, join
 
 MANY = 500
 
 
 class Name(str):
-    """A name that counts how often one is compared with another."""
+    """A string that counts comparisons."""
 
     __slots__ = ()
     compared: ClassVar = 0
@@ -40,17 +40,17 @@ def test_what_all_know_keeps_its_order() -> None:
 
 
 def test_who_has_nothing_in_common_is_refused_at_once() -> None:
-    stage = Stage()
-    stage.send(join(protocols=names("a")), version=3)
-    assert stage.ask(join(protocols=names("b"))).error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    driver = ShardDriver()
+    driver.send(join(protocols=names("a")), version=3)
+    assert driver.ask(join(protocols=names("b"))).error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert Name.compared < 5 * MANY
 
 
 def test_a_consumer_group_finds_the_one_that_all_know_at_once() -> None:
-    stage = Stage()
-    stage.ask(alive("n", 0), version=1)
-    stage.ask(join(protocols=names("a", "range")), version=3)
-    joined = stage.ask(join(protocols=names("b", "range")), version=3)
+    driver = ShardDriver()
+    driver.ask(alive("n", 0), version=1)
+    driver.ask(join(protocols=names("a", "range")), version=3)
+    joined = driver.ask(join(protocols=names("b", "range")), version=3)
     assert joined.error_code is ErrorCode.NONE
     assert joined.protocol_name == "range"
     assert Name.compared < 5 * MANY

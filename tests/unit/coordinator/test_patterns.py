@@ -1,4 +1,4 @@
-"""Patterns over topic names match what Python's would, in linear time, within bounds."""
+"""Regular expressions over topic names match as Python's do, in linear time and within bounds."""
 
 import re
 from contextlib import suppress

@@ -1,11 +1,13 @@
-"""Records of `__consumer_offsets` as others read them, and which group belongs where."""
+"""Records of `__consumer_offsets` in Kafka's format, and the partition of a group."""
 
 import pytest
 
 from penstock.coordinator.placement import java_hash, partition_of
-from penstock.coordinator.records import KEYS, VALUES, GroupRecord, decode_record, encode_record
+from penstock.coordinator.records import KEYS, VALUES, GroupRecord, decode_record, encode_record, value_as
 from penstock.model.errors import MalformedMessage
 from penstock.wire import codec
+from penstock.wire.declare import StoredKey, StoredValue
+from penstock.wire.stored import consumer_groups, consumer_offsets
 from penstock.wire.stored.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -110,3 +112,22 @@ def test_a_value_that_is_not_whole_says_so_however_often_its_key_was_read() -> N
         with pytest.raises(MalformedMessage):
             decode_record(key[:-1], value)
     assert decode_record(key, b"\x7f\xff" + value[2:]) is None, "a later version is passed over"
+
+
+def test_every_declared_key_and_value_is_understood() -> None:
+    """The unions of keys and values are listed by hand: every declaration must be in them."""
+    declared = {
+        kind
+        for module in (consumer_offsets, consumer_groups)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, StoredKey) and kind not in (StoredKey, StoredValue)
+    }
+    assert {*KEYS.values(), *VALUES.values()} == declared
+    assert KEYS.keys() == VALUES.keys()
+    assert not any(issubclass(kind, StoredValue) for kind in KEYS.values())
+
+
+def test_a_value_of_another_kind_is_our_mistake() -> None:
+    value = GroupMetadataValue(protocol_type="", generation=0, protocol=None, leader=None, members=())
+    with pytest.raises(AssertionError, match="is no OffsetCommitValue"):
+        value_as(OffsetCommitValue, value)

@@ -1,4 +1,4 @@
-"""Pages that are made from the code say what the code says."""
+"""Pages generated from the code are up to date."""
 
 import re
 
@@ -9,8 +9,8 @@ from docs.pages.__main__ import DOCS, PAGES
 from penstock.metadata.settings.broker import BROKER_SETTINGS
 from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.topic import TOPIC_SETTINGS
-from penstock.server.dispatch import Dispatch
-from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS, HANDLERS
+from penstock.server.connections.dispatch import Dispatch
+from penstock.server.handlers.tables import BROKER_HANDLERS, BROKER_ONLY, CONTROLLER_HANDLERS
 from penstock.wire.api import CONTROLLER_ONLY, Api
 
 
@@ -21,7 +21,7 @@ def test_the_committed_page_is_what_the_code_says(name: str) -> None:
 
 def test_an_api_is_either_served_or_left_out_for_a_reason() -> None:
     controllers = Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY).routes
-    served = {*controllers, *Dispatch(HANDLERS, leaves_out=CONTROLLER_ONLY).routes}
+    served = {*controllers, *Dispatch(BROKER_HANDLERS, leaves_out=CONTROLLER_ONLY).routes}
     assert served.isdisjoint(protocol.WHY_NOT), "what is served needs no excuse any more"
     assert served | protocol.WHY_NOT.keys() == set(Api)
 

@@ -1,4 +1,4 @@
-"""What the pages about the client show can be imported from where they say, and runs."""
+"""Code snippets of the client pages, and of the README, can be imported and run."""
 
 import ast
 import asyncio
@@ -19,7 +19,7 @@ CLIENT = (DOCS / "client.md").read_text()
 GROUPS = (DOCS / "groups.md").read_text().partition("## Being in a group")[2].partition("\n## ")[0]
 PAGES = {"client": CLIENT, "groups": GROUPS}
 YOURS = {"bill", "bill_all"}
-"""What the reader of a page brings along."""
+"""Functions that the reader of a page defines."""
 LOOP = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -31,7 +31,14 @@ def snippets(text: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-SNIPPETS = {f"{name} {number}": each for name, text in PAGES.items() for number, each in enumerate(snippets(text))}
+README = "".join(
+    f"```python\n{each}```" for each in snippets((DOCS.parent / "README.md").read_text()) if "Client" in each
+)
+SNIPPETS = {
+    f"{name} {number}": each
+    for name, text in {**PAGES, "readme": README}.items()
+    for number, each in enumerate(snippets(text))
+}
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
@@ -98,7 +105,8 @@ def test_a_snippet_runs(name: str, kafka: Kafka) -> None:
     names = {"bill": take, "bill_all": take, "print": lambda *what: seen.append(what)}
 
     async def run() -> None:
-        await eval(compile(text, name, "exec", LOOP), names)
+        if (rest := eval(compile(text, name, "exec", LOOP), names)) is not None:  # a snippet without a loop is done
+            await rest
 
     with contextlib.suppress(Enough):
         asyncio.run(run())

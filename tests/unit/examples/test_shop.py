@@ -1,4 +1,4 @@
-"""The shop's ledger says what its events are; a picture is drawn of any run."""
+"""The shop's ledger matches its events; a chart is drawn of any run."""
 
 import json
 from collections import Counter

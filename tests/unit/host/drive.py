@@ -1,4 +1,4 @@
-"""Small tools of these tests: a coroutine that must not wait, an error with its errno."""
+"""Test helpers: run a coroutine that must not suspend, and expect an OSError with its errno."""
 
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that must end without waiting for anything."""
+    """Returns the result of a coroutine that must end without suspending."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -22,6 +22,6 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def refused(code: int) -> Iterator[None]:
-    """The block must raise OSError with that errno."""
+    """Expects the block to raise OSError with that errno."""
     with pytest.raises(OSError, check=lambda error: error.errno == code):
         yield

@@ -1,4 +1,4 @@
-"""What every Disk promises, whichever world it lives in."""
+"""The contract of the Disk port, checked on every implementation."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What only real files have: failed syncs that stay failed, short writes, descriptors, residency."""
+"""Behaviour of real files only: failed syncs that stay failed, short writes, descriptors, residency."""
 
 import asyncio
 import errno
@@ -35,7 +35,7 @@ def disk(tmp_path: Path, workers: ThreadWorkers) -> Iterator[HostDisk]:
 
 
 def descriptors_below(folder: Path) -> list[str]:
-    """What this process holds open in a folder; descriptors of other tests' loops come and go beside it."""
+    """Returns this process's open files in a folder; descriptors of other tests' loops are not counted."""
     held = []
     for fd in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What is kept is not collected again and again, and garbage goes all the same."""
+"""Long-lived objects are not scanned in every garbage collection, and garbage is still freed."""
 
 import gc
 import weakref
@@ -11,7 +11,7 @@ from penstock.host.garbage import PatientCollector
 
 
 class Thing:
-    """Something that can be a part of a circle."""
+    """An object that can be part of a reference cycle."""
 
     def __init__(self) -> None:
         self.other: Thing | None = None
@@ -24,7 +24,7 @@ def circle() -> Thing:
 
 
 class World:
-    """What the collector sees of time and memory."""
+    """A collector with a manual clock and memory size."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -62,8 +62,8 @@ def test_garbage_among_what_was_set_aside_is_found_when_there_is_much_more(world
     assert gone() is not None, "it was set aside"
     world.blocks *= 2
     world.now_s += garbage.LOOK_S
-    gc.collect()  # sees that there is much
-    gc.collect()  # looks at everything
+    gc.collect()  # notices the growth
+    gc.collect()  # scans all objects
     assert gone() is None
     looked = world.collector.whole
     for grown, expected in ((1.4, looked), (2.0, looked + 1)):

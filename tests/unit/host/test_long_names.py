@@ -8,7 +8,7 @@ import pytest
 from penstock.host.files import HostDisk
 from penstock.host.workers import ThreadWorkers
 from penstock.log.directory import DataDirectory, open_directory
-from tests.simulation.log_histories import ZeroEntropy
+from tests.simulation.log.histories import ZeroEntropy
 from tests.unit.log.place import a_batch
 
 

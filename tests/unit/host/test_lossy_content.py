@@ -1,4 +1,4 @@
-"""A power cut and the bytes of a file: what was synced is there, what was not is lost, or torn at sectors."""
+"""A power cut and the content of a file: synced bytes stay, others are lost or torn at sectors."""
 
 from random import Random
 from typing import NamedTuple
@@ -43,7 +43,7 @@ calls = st.one_of(
 
 
 class Story:
-    """A plain twin of one file: every content that readers saw since the last sync, and the truncations among them."""
+    """A model of one file: every content since the last sync, and the truncations among them."""
 
     def __init__(self) -> None:
         self.seen = [b""]
@@ -66,7 +66,7 @@ class Story:
         return any(len(content) == len(seen) and self._may_become(content, kept) for kept, seen in enumerate(self.seen))
 
     def _may_become(self, content: bytes, kept: int) -> bool:
-        """Whether this may be left if size changes persisted up to number `kept`."""
+        """Returns whether this content is possible if size changes persisted up to number `kept`."""
         return all(
             any(
                 content[start : start + SECTOR_BYTES] == self._sector(start, moment, kept, len(content))
@@ -77,7 +77,7 @@ class Story:
         )
 
     def _sector(self, start: int, moment: int, kept: int, size_bytes: int) -> bytes:
-        """The sector as it was at a moment, less what later truncations cut off."""
+        """Returns the sector as of a moment, without the bytes that later truncations cut off."""
         sector = self.seen[moment][start : start + SECTOR_BYTES]
         for number, cut in self.cuts.items():
             if moment < number <= kept:
@@ -85,7 +85,7 @@ class Story:
         return sector.ljust(SECTOR_BYTES, b"\0")[: size_bytes - start]
 
     def _is_lost(self, start: int, moment: int, kept: int) -> bool:
-        """Whether the sector was written at that moment into what a lost truncation had cut off."""
+        """Returns whether the sector was written at that moment beyond the end of a truncation that was lost."""
         return any(
             kept < number <= moment and cut < len(self.seen[number - 1]) and cut < start + SECTOR_BYTES
             for number, cut in self.cuts.items()
@@ -164,7 +164,7 @@ def test_what_a_power_cut_left_is_durable(story: list[Call], seed: int) -> None:
 
 
 def test_a_torn_power_cut_shows_the_whole_range() -> None:
-    """Nothing, everything, holes, a shorter file and a longer one with zeros: chance reaches them all."""
+    """Nothing, everything, holes, a shorter file, a longer file with zeros: random choice reaches all of them."""
     outcomes = set()
     for seed in range(300):
         disk, _ = play([Write(0, 512), Sync(), Write(512, 1024)], seed, Faults(is_torn=True))
@@ -190,7 +190,7 @@ def test_a_torn_power_cut_shows_the_whole_range() -> None:
     ],
 )
 def test_truncations_tear_well(story: list[Call]) -> None:
-    """Mixed with writes in the same sector, they are the rare and the hard case."""
+    """Truncations mixed with writes in the same sector are the rare and hard case."""
     for seed in range(300):
         disk, twin = play(story, seed, Faults(is_torn=True))
         assert twin.may_become(found(disk.power_cut())), seed

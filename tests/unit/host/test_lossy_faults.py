@@ -1,4 +1,4 @@
-"""Errors on command and by chance, syncs that fail or lie, flipped bits, a full disk, a killed process."""
+"""Injected and random errors, syncs that fail or lie, flipped bits, a full disk, a killed process."""
 
 import asyncio
 import cProfile
@@ -34,7 +34,7 @@ def content_after_power_cut(disk: LossyDisk) -> bytes:
 
 
 def test_a_failed_sync_drops_the_data_and_the_next_one_succeeds() -> None:
-    """Linux marks pages clean whose write failed: readers see them, nobody will ever write them (fsyncgate)."""
+    """Linux marks pages clean whose write failed: readers see them, but they are never written (fsyncgate)."""
     disk, file = start()
     file.write(0, b"first ")
     drive(file.sync())
@@ -301,7 +301,7 @@ def test_a_delay_is_awaited_and_the_power_may_fail_meanwhile() -> None:
 
 
 def test_a_history_is_cheap() -> None:
-    """The log's power-cut machine plays tens of thousands of them; a deterministic bound: calls, not seconds."""
+    """The log's power-cut machine plays tens of thousands of histories; the bound counts calls, not seconds."""
     profile = cProfile.Profile()
     profile.enable()
     disk, file = start(Faults(is_torn=True))

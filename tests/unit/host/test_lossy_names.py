@@ -1,4 +1,4 @@
-"""A power cut and names: made, moved and removed names count only after a sync of their directory."""
+"""A power cut and names: created, renamed and removed names are durable only after a sync of their directory."""
 
 from itertools import product
 from random import Random
@@ -24,7 +24,7 @@ def put(disk: Disk, path: str, content: bytes, *, is_synced: bool = True) -> Non
 
 
 def files(disk: Disk, path: str = "") -> dict[str, bytes]:
-    """Every file by its path."""
+    """Returns the content of every file by path."""
     found = {}
     for name in disk.list(path):
         below = f"{path}/{name}" if path else name
@@ -44,7 +44,7 @@ def lossy(*, seed: int = 1, is_torn: bool = False) -> LossyDisk:
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize(("syncs_file", "syncs_dir"), list(product([False, True], repeat=2)))
 def test_replacing_a_file_by_rename(is_torn: bool, syncs_file: bool, syncs_dir: bool) -> None:
-    """Write beside, sync, rename over, sync the directory: only all four steps make the new content certain."""
+    """Write a new file, sync it, rename it over the old one, sync the directory: all four steps are needed."""
     old, new = {"meta": b"old"}, {"meta": b"new"}
     unsynced_new = {"meta": b""}
     torn_new = {"meta": bytes(3)}
@@ -144,7 +144,7 @@ def test_moving_a_directory_takes_its_files_along() -> None:
 
 
 def test_moving_into_a_directory_without_a_durable_name_loses_the_file() -> None:
-    """POSIX promises no more: the move is durable, the way to its target is not."""
+    """POSIX guarantees no more: the rename is durable, the name of its target directory is not."""
     disk = lossy()
     put(disk, "a", b"a")
     drive(disk.sync_all())
@@ -171,7 +171,7 @@ def test_a_directory_is_removed_only_after_what_was_in_it() -> None:
 
 
 def test_a_synced_move_brings_along_what_it_needs() -> None:
-    """The file was made in one directory and moved to another; only the other is synced."""
+    """The file was created in one directory and moved to another; only the target is synced."""
     disk = lossy()
     disk.make_dir("x")
     disk.make_dir("y")
@@ -227,7 +227,7 @@ steps = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=15), st.integers(0, 1 << 32), st.booleans())
 def test_no_file_is_torn_from_its_names(story: list[tuple[str, ...]], seed: int, is_torn: bool) -> None:
-    """Each file holds its own number, synced: so after a power cut every name leads to a file that once had it."""
+    """Each file holds its own synced number, so after a power cut every name leads to a file that once had it."""
     disk = lossy(seed=seed, is_torn=is_torn)
     disk.make_dir("x/y")
     drive(disk.sync_all())

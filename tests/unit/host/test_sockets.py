@@ -1,4 +1,4 @@
-"""Connections over loopback: bytes and file slices arrive in order, and every way to end gives the files back."""
+"""Connections over loopback: bytes and file slices arrive in order, and every kind of end releases the files."""
 
 import asyncio
 import errno
@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 
 
 class Pair:
-    """Two connected ends, a disk, and a way to count what is still open."""
+    """Two connected ends, and a disk that counts its open files."""
 
     def __init__(self, network: HostNetwork, disk: HostDisk, one: HostConnection, two: HostConnection) -> None:
         self.network = network
@@ -34,7 +34,7 @@ class Pair:
         self.two = two
 
     async def received(self, size_bytes: int) -> bytes:
-        """Exactly that many bytes at the second end, or fewer if it ended."""
+        """Receives that many bytes at the second end, or fewer if the connection ended."""
         content = bytearray(size_bytes)
         done = 0
         while done < size_bytes:
@@ -45,7 +45,7 @@ class Pair:
         return bytes(content[:done])
 
     def slice_of(self, content: bytes, position: int = 0, *, disk: Disk | None = None) -> FileSlice:
-        """Everything from a position on; the file is closed, so that only the slice holds it."""
+        """Returns a slice from a position to the end; the file is closed, so that only the slice holds it."""
         disk = disk or self.disk
         file = disk.open("file", create=True)
         file.truncate(0)
@@ -282,7 +282,7 @@ def test_close_wakes_whoever_waits(tmp_path: Path) -> None:
 def test_a_fast_reader_does_not_starve_the_loop(
     tmp_path: Path, slice_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel takes everything at once here; the loop still gets its turns."""
+    """The kernel accepts everything at once here; the loop still runs other tasks in between."""
     monkeypatch.setattr(os, "sendfile", lambda out, fd, position, size: size)
 
     async def story(ends: Pair) -> None:
@@ -297,7 +297,7 @@ def test_a_fast_reader_does_not_starve_the_loop(
         counting = asyncio.create_task(count())
         await ends.one.send([ends.slice_of(bytes(slice_bytes)) for _ in range(64 * MIB // slice_bytes)])
         counting.cancel()
-        assert turns >= 64 * MIB // sockets.TURN_BYTES - 1  # none behind the last piece
+        assert turns >= 64 * MIB // sockets.TURN_BYTES - 1  # no turn follows the last piece
 
     run(tmp_path, story)
 

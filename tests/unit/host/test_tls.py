@@ -1,4 +1,4 @@
-"""Encrypted connections carry the same bytes, and only to whom they should."""
+"""TLS connections carry the same bytes, and only to trusted peers."""
 
 import asyncio
 import ssl
@@ -38,7 +38,7 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def served(serve: Callable[[HostConnection], Awaitable[None]]) -> AsyncIterator[tuple[HostNetwork, int]]:
-    """A port whose first guest is served."""
+    """Listens on a port and serves the first connection."""
     workers = ThreadWorkers(1)
     network = HostNetwork(workers)
     listener = await network.listen("127.0.0.1", 0)
@@ -112,7 +112,7 @@ def test_what_is_there_can_be_taken_without_waiting(authority: Authority, tmp_pa
             while (count := connection.try_receive_into(room)) is None:
                 await connection.readable()
             assert bytes(room[:count]) == b"good"
-            await connection.readable()  # the rest is decrypted already: nothing more will come from the socket
+            await connection.readable()  # the rest is already decrypted: the socket will not become readable again
             assert await receive(connection, 4) == b" day"
             await connection.send([b"!"])
             connection.close()

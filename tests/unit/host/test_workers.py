@@ -1,4 +1,4 @@
-"""Worker threads: work is done in order, few at a time, and its outcome reaches whoever still waits."""
+"""Worker threads: work runs in order on a bounded number of threads, and its result reaches the waiter."""
 
 import asyncio
 import threading

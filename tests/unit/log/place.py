@@ -1,4 +1,4 @@
-"""A data directory with one log in memory, for the tests of this folder; and small batches to put into it."""
+"""A data directory with one log in memory, for the tests of this folder; builders of small batches."""
 
 from collections.abc import Sequence
 from random import Random
@@ -18,7 +18,7 @@ from penstock.records.builder import BatchBuilder
 from penstock.records.check import DEFAULT_RULES, Rules
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import BatchView
-from tests.simulation.log_histories import FROM_COORDINATOR, ZeroEntropy, drive, wait_at
+from tests.simulation.log.histories import FROM_COORDINATOR, ZeroEntropy, drive, wait_at
 
 SETTINGS = LogSettings(segment_bytes=1000, index_interval_bytes=100, retention_ms=None)
 NAME = "t-0"
@@ -27,7 +27,7 @@ NAME = "t-0"
 def a_batch(
     count: int = 1, *, timestamp_ms: int | Sequence[int] = 1_000, value: bytes = b"v" * 40, **options: Any
 ) -> bytearray:
-    """A batch of some records. One number is everybody's timestamp, a list gives each record its own."""
+    """Builds a batch. `timestamp_ms` is one timestamp for all records, or one per record."""
     times = [timestamp_ms] * count if isinstance(timestamp_ms, int) else list(timestamp_ms)
     builder = BatchBuilder(**options)
     for time_ms in times:
@@ -38,7 +38,7 @@ def a_batch(
 def from_producer(
     producer_id: int, sequence: int, *, epoch: int = 0, count: int = 1, is_transactional: bool = False, **options: Any
 ) -> bytearray:
-    """A batch as an idempotent or transactional producer sends it."""
+    """Builds a batch as an idempotent or transactional producer sends it."""
     return a_batch(
         count,
         producer_id=producer_id,
@@ -52,7 +52,7 @@ def from_producer(
 def a_marker(
     kind: ControlType, producer_id: int, *, epoch: int = 0, coordinator_epoch: int = 0, base_offset: int = 0
 ) -> bytearray:
-    """The marker with which a coordinator ends a transaction."""
+    """Builds the marker with which a coordinator ends a transaction."""
     return marker_batch(
         EndTransactionMarker(kind, coordinator_epoch),
         producer_id=producer_id,
@@ -63,7 +63,7 @@ def a_marker(
 
 
 class Place:
-    """One directory with one log on a disk that can lose power, and what its tests do all the time."""
+    """A data directory with one log on a disk that can lose power, and the common steps of its tests."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Place:
         self.log = drive(self.directory.create("t", "id", 0, settings))
 
     def open(self, waits_before_cut: int | None = None) -> DataDirectory:
-        """Opens the directory; `log` is that of before."""
+        """Opens the directory; `log` is not replaced."""
         opening = open_directory(
             self.disk,
             cluster_id="c",
@@ -96,23 +96,23 @@ class Place:
         return drive(opening, waits_before_cut)
 
     def reopen(self) -> Log:
-        """Opens the directory anew and goes on with what is found."""
+        """Opens the directory again and continues with the log found there."""
         self.directory = self.open()
         self.log = self.directory.logs[NAME]
         return self.log
 
     def restart(self) -> Log:
-        """A clean shutdown, and up again."""
+        """Shuts down cleanly and starts again."""
         drive(self.directory.close())
         return self.reopen()
 
     def kill(self) -> Log:
-        """The process dies and is started again."""
+        """Kills the process and starts again."""
         self.disk.kill_process()
         return self.reopen()
 
     def cut_power(self) -> Log:
-        """The power goes, comes back, and the node is started again."""
+        """Cuts the power and starts again."""
         self.disk = self.disk.power_cut()
         return self.reopen()
 
@@ -126,7 +126,7 @@ class Place:
             self.append(epoch=epoch)
 
     def end(self, kind: ControlType, producer_id: int, *, epoch: int = 0, leader_epoch: int = 0) -> Appended:
-        """Ends a producer's transaction."""
+        """Ends a producer's transaction with a marker."""
         return self.append(a_marker(kind, producer_id, epoch=epoch), epoch=leader_epoch, rules=FROM_COORDINATOR)
 
     def replicate(self, *data: bytearray) -> int:
@@ -134,28 +134,28 @@ class Place:
         return self.log.append_replicated(memoryview(b"".join(data)), now_ms=self.now_ms)
 
     def commit(self) -> list[Log]:
-        """A round of group commit; the logs that it covered."""
+        """Runs a round of group commit and returns the logs it covered."""
         return drive(self.directory.commit())
 
     def settle(self) -> None:
-        """Seals what can be sealed."""
+        """Seals all segments that can be sealed."""
         drive(self.directory.settle())
 
     def truncate(self, end_offset: int) -> None:
-        """Cuts the log's end off."""
+        """Truncates the end of the log."""
         drive(self.directory.truncate(self.log, end_offset, now_ms=self.now_ms))
 
     def restart_at(self, offset: int) -> None:
-        """Forgets everything, and goes on there."""
+        """Discards the log and restarts it at an offset."""
         drive(truncation.restart_at(self.log, self.disk, self.directory.ledger, offset))
 
     def delete_before(self, offset: int) -> None:
-        """Moves the log's start; the high watermark follows the end first."""
+        """Moves the log start offset, after advancing the high watermark to the log end."""
         self.log.advance_high_watermark(self.log.written_end)
         drive(upkeep.delete_before(self.log, self.disk, offset))
 
     def stored(self) -> list[bytes]:
-        """Every batch in the files of the log's segments, in file order."""
+        """Returns every batch in the files of the log's segments, in file order."""
         found: list[bytes] = []
         for segment in self.log.segments:
             file = self.disk.open(self.log.path_of(segment, "log"))
@@ -164,23 +164,23 @@ class Place:
         return found
 
     def offsets(self) -> list[int]:
-        """Every offset in the files, in file order."""
+        """Returns every offset in the files, in file order."""
         return [
             o for data in self.stored() for o in range(BatchView(data).base_offset, BatchView(data).last_offset + 1)
         ]
 
     def files(self, ending: str) -> list[str]:
-        """Names of the log's files with that ending."""
+        """Returns the names of the log's files with that ending."""
         return [name for name in self.disk.list(self.log.path) if name.endswith(ending)]
 
     def flip(self, path: str, position: int, bit: int = 0) -> None:
-        """Flips a bit at rest, below whatever is cached."""
+        """Flips a bit on the device, below all caches."""
         drive(self.disk.sync_all())
         self.disk.flip_bit(path, position, bit)
 
 
 def essence(states: ProducerStates) -> dict[int, tuple[object, ...]]:
-    """What must be the same of two states of producers."""
+    """Returns the part of the producer state that must survive recovery."""
     return {
         producer_id: (known.epoch, known.coordinator_epoch, known.transaction_start, tuple(known.seen))
         for producer_id, known in states.producers.items()
@@ -188,7 +188,7 @@ def essence(states: ProducerStates) -> dict[int, tuple[object, ...]]:
 
 
 def merged(log: Log, disk: LossyDisk, old: Sequence[Segment]) -> Segment:
-    """Files of one segment with the batches of several, as compaction would write them; nothing is synced."""
+    """Writes the files of one segment with the batches of several, as compaction would; nothing is synced."""
     index = ActiveIndex()
     new = Segment(old[0].base_offset, old[0].generation + 1).start_again(old[0].header_seed)
     file = disk.open(log.path_of(new, "log"), create=True)

@@ -1,4 +1,4 @@
-"""A killed process leaves the page cache whole, a power cut does not: what the file `boot` makes of both."""
+"""The file `boot` distinguishes a killed process, which keeps the page cache, from a power cut, which does not."""
 
 import errno
 from contextlib import suppress
@@ -10,7 +10,7 @@ from penstock.log.checked import Damaged, read
 from penstock.log.ledger import ENTRY_BYTES
 from penstock.log.settings import Durability, LogSettings
 from penstock.model.errors import DiskFull, StorageError
-from tests.simulation.log_histories import PowerCut, drive
+from tests.simulation.log.histories import PowerCut, drive
 from tests.unit.log.place import Place
 
 REPLICATED = LogSettings(segment_bytes=1000, index_interval_bytes=100, durability=Durability.REPLICATED)
@@ -36,7 +36,7 @@ def recorded(place: Place) -> str:
 
 
 def register(place: Place) -> None:
-    """What a broker does when the controller knows what it may have lost."""
+    """Records that the controller knows about a possible loss, as a broker does after registration."""
     drive(place.directory.pool.boot.note(UNREPORTED))
 
 
@@ -54,7 +54,7 @@ def test_kills_lose_nothing_however_many() -> None:
 
 
 def test_a_power_cut_is_distrusted_until_the_controller_knows() -> None:
-    """The starts in between have the boot id of the start before."""
+    """The starts in between have the same boot id as the start before."""
     place = a_place()
     place.cut_power()
     for _ in range(3):
@@ -94,7 +94,7 @@ def test_a_power_cut_while_starting_is_never_taken_for_a_kill(waits: int, is_tor
         place.open(waits)
     place.disk = place.disk.power_cut()
     place.open()
-    with suppress(PowerCut):  # killed while it starts
+    with suppress(PowerCut):  # killed during the start
         place.disk.kill_process()
         place.open(waits)
     place.kill()
@@ -127,7 +127,7 @@ def test_the_unfinished_batch_of_a_killed_process_is_cut_and_the_rest_trusted() 
 
 
 def test_a_tail_that_no_kill_leaves_is_distrusted() -> None:
-    """Pages that the kernel dropped after a failed writeback, with the boot id of before."""
+    """Pages that the kernel dropped after a failed writeback, with an unchanged boot id."""
     place = a_place()
     path = place.log.path_of(place.log.active, "log")
     file = place.disk.open(path)
@@ -187,7 +187,7 @@ def test_a_mark_stays_whatever_is_noted_meanwhile() -> None:
     place = a_place(suspends=True)
     place.cut_power()
     noting = place.directory.pool.boot.note(UNREPORTED)
-    noting.send(None)  # it waits for its sync
+    noting.send(None)  # suspended in its sync
     place.directory.pool.boot.fail()
     drive(noting)
     drive(place.directory.pool.boot.note(NONE))
@@ -235,7 +235,7 @@ def test_a_record_that_cannot_be_written_leads_to_distrust() -> None:
 
 
 def test_a_directory_without_a_record_is_distrusted_after_a_kill() -> None:
-    """One that an older version wrote, or that is damaged."""
+    """The `boot` file is missing (an older version) or damaged."""
     place = a_place()
     place.disk.unlink(BOOT)
     place.kill()
@@ -264,7 +264,7 @@ def test_a_full_disk_that_has_a_record_has_room_for_the_next() -> None:
 
 
 def test_a_damaged_ledger_is_remembered_until_the_controller_knows() -> None:
-    """The next start has a new ledger, and would find nothing."""
+    """The next start has a new ledger, in which the damage is not visible."""
     place = a_place()
     for _ in range(4):
         place.append()

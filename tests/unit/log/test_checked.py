@@ -1,4 +1,4 @@
-"""Small files with two copies: one damaged bit is noticed and survived, and a newer format is refused in words."""
+"""Small checked files in two copies: a damaged bit is detected and survived, and a newer format is refused."""
 
 from contextlib import suppress
 
@@ -7,7 +7,7 @@ import pytest
 from penstock.host.memory import MemoryDisk
 from penstock.log import checked
 from penstock.log.checked import Damaged, NewerFormat, decode, encode
-from tests.simulation.log_histories import PowerCut, drive
+from tests.simulation.log.histories import PowerCut, drive
 from tests.unit.log.place import Place
 
 VALUE = {"start": 5, "sealed": [[0, 1, 2]], "name": "café"}
@@ -87,7 +87,7 @@ def test_a_power_cut_leaves_the_old_or_the_new(seed: int) -> None:
     for waits in range(3):
         disk = Place(suspends=True, is_torn=True, seed=seed).disk
         drive(checked.replace(disk, "x", "test", 1, {"value": "old" * 300}))
-        with suppress(PowerCut):  # the file's sync and the directory's are two waits; the third never comes
+        with suppress(PowerCut):  # only two syncs can be interrupted, the file's and the directory's
             drive(checked.replace(disk, "x", "test", 1, {"value": "new" * 300}), waits)
         found = checked.read(disk.power_cut(), "x", "test", 1)
         assert found.damage is None

@@ -1,4 +1,4 @@
-"""A data directory: whose it is, its logs coming and going, and rounds of group commit."""
+"""A data directory: ownership, creation and deletion of logs, and rounds of group commit."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from penstock.host.memory import MemoryDisk
-from penstock.log import checked
+from penstock.log import checked, times
 from penstock.log.checked import Damaged, NewerFormat
 from penstock.log.directory import FORMAT_VERSION, DataDirectory, WrongDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.scrub import scrub
 from penstock.model.errors import StorageError
-from tests.simulation.log_histories import PowerCut, ZeroEntropy, drive
+from tests.simulation.log.histories import PowerCut, ZeroEntropy, drive
 from tests.unit.log.place import SETTINGS, Place, a_batch, from_producer
 
 
@@ -30,7 +30,7 @@ def append_to(log: Log, count: int = 1) -> None:
         log.append(a_batch(), leader_epoch=0, now_ms=0)
 
 
-# --- whose it is --------------------------------------------------------------------------------------------------
+# --- ownership ----------------------------------------------------------------------------------------------------
 
 
 def test_a_new_directory_says_whose_it_is() -> None:
@@ -87,7 +87,7 @@ def test_a_first_opening_may_be_interrupted(waits: int) -> None:
         for seed in range(5):
             place = Place(suspends=True, is_torn=is_torn, seed=seed)
             disk = place.disk
-            for path in ("directory", "ledger-0", "ledger-1"):  # as if nothing had ever been here
+            for path in ("directory", "ledger-0", "ledger-1"):  # as in an empty directory
                 if disk.exists(path):
                     disk.unlink(path)
             place.directory._remove_tree("logs/t-0")
@@ -102,7 +102,7 @@ def test_a_first_opening_may_be_interrupted(waits: int) -> None:
             assert directory.logs == {}
 
 
-# --- logs come and go ---------------------------------------------------------------------------------------------
+# --- creating and deleting logs -----------------------------------------------------------------------------------
 
 
 def test_a_name_is_taken_once() -> None:
@@ -132,7 +132,7 @@ def test_a_log_may_start_anywhere() -> None:
 @pytest.mark.parametrize("dies", ["power", "process"])
 @pytest.mark.parametrize("waits", range(5))
 def test_a_log_is_created_or_not(waits: int, dies: str) -> None:
-    """And if it is there after a crash of the process, what is then promised survives the next power cut."""
+    """If the log exists after a process crash, records acknowledged from then on survive the next power cut."""
     for is_torn in (False, True):
         for seed in range(6):
             place = Place(suspends=True, is_torn=is_torn, seed=seed)
@@ -154,7 +154,7 @@ def test_a_log_is_created_or_not(waits: int, dies: str) -> None:
 
 
 def test_records_without_a_manifest_are_left_alone() -> None:
-    """Nothing of ours makes such a thing: somebody has lost a file, and may want to have the others."""
+    """No code of ours leaves such a directory: a file was lost, and an operator may want to keep the others."""
     place = Place()
     place.append_many(3)
     place.commit()
@@ -222,7 +222,7 @@ def test_a_log_with_the_longest_name_is_deleted_and_made_anew(length: int, parti
     append_to(log, 5)
     place.commit()
     with pytest.raises(PowerCut):
-        drive(place.directory.delete(log), 0)  # renamed, but nothing is synced
+        drive(place.directory.delete(log), 0)  # renamed, not synced
     place.kill()
     assert [name for name in place.disk.list("logs") if name.startswith("ttt") or name.endswith(".gone")] == []
     log = another_log(place, topic, partition)
@@ -284,7 +284,7 @@ def test_the_data_is_synced_before_the_ledger() -> None:
 def test_whoever_runs_rounds_is_woken_once() -> None:
     place = Place()
     wakes: list[int] = []
-    place.directory.on_dirty = lambda: wakes.append(1)
+    place.directory.became_dirty.connect(lambda: wakes.append(1))
     assert not place.directory.is_dirty
     place.append_many(3)
     assert place.directory.is_dirty
@@ -296,7 +296,7 @@ def test_whoever_runs_rounds_is_woken_once() -> None:
 
 
 def test_the_ledger_does_not_vouch_for_a_log_that_failed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else's sync of the same file fails first: ours succeeds, and says nothing."""
+    """Another sync of the same file fails first: ours then succeeds, which proves nothing."""
     place = Place()
     place.append_many(3)
     place.commit()
@@ -367,7 +367,7 @@ def test_a_ledger_that_fails_takes_every_log_offline() -> None:
 
 def test_fifty_logs_keep_within_their_files_and_maps() -> None:
     place = Place(files_open_max=8, maps_open_max=4)
-    bound = 8 + 4 + 8  # files, maps, and what one call has in hand: the ledger, a file that is being sealed
+    bound = 8 + 4 + 8  # files, maps, and files open during one call: the ledger, a segment being sealed
     logs = [another_log(place, "u", number) for number in range(50)]
     peak = 0
 
@@ -385,7 +385,7 @@ def test_fifty_logs_keep_within_their_files_and_maps() -> None:
             part = log.read(0, 100, limit=log.written_end)
             assert part is not None
             part.release()
-            assert log.offset_for_time(0, limit=99) is not None
+            assert times.offset_for_time(log, 0, limit=99) is not None
             assert place.directory.pool.files_open <= 8
             assert place.directory.pool.maps_open <= 4
             peak = max(peak, place.disk.open_count)
@@ -439,7 +439,7 @@ def test_a_log_that_is_offline_spoils_the_marker_but_not_the_others() -> None:
 
 @pytest.mark.parametrize("waits", range(7))
 def test_a_power_cut_while_shutting_down_is_like_any_other(waits: int) -> None:
-    """Also the second time at the same offset, when state that the manifest names is there already."""
+    """Also for the second shutdown at the same offset, whose producer snapshot already exists."""
     for seed in range(25):
         place = Place(suspends=True, is_torn=True, seed=seed)
         for sequence in range(8):

@@ -1,4 +1,4 @@
-"""docs/disk-format.md says what the code does: its tables are read and held against structs, fields and constants."""
+"""docs/disk-format.md matches the code: its tables are compared with structs, fields and constants."""
 
 import inspect
 import re
@@ -24,7 +24,7 @@ from penstock.records.header import (
     TRANSACTIONAL_BIT,
     BatchView,
 )
-from tests.simulation.log_histories import drive
+from tests.simulation.log.histories import drive
 from tests.unit.log.place import Place, from_producer
 
 PAGE = (Path(__file__).parents[3] / "docs" / "disk-format.md").read_text()
@@ -32,14 +32,14 @@ LETTERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint32": "I"}
 
 
 def section(heading: str) -> str:
-    """The text below a heading, up to the next."""
+    """Returns the text below a heading, up to the next heading."""
     found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found is not None, f"no heading {heading!r}"
     return found[1]
 
 
 def tables(heading: str) -> list[list[list[str]]]:
-    """The tables below a heading, as rows of cells without the head."""
+    """Returns the tables below a heading, as rows of cells without the header row."""
     found = []
     for block in re.findall(r"(?:^\|.*\n)+", section(heading), re.MULTILINE):
         rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in block.splitlines()]
@@ -48,7 +48,7 @@ def tables(heading: str) -> list[list[list[str]]]:
 
 
 def names(heading: str, table: int = 0) -> list[str]:
-    """The first column of a table."""
+    """Returns the first column of a table."""
     return [row[0] for row in tables(heading)[table]]
 
 
@@ -166,7 +166,7 @@ def test_a_checked_file_is_put_together_as_the_page_says() -> None:
 
 
 def test_the_tree_has_every_file_that_there_is() -> None:
-    """And no other: each name on disk has its line on the page, and each line stands for something on disk."""
+    """Each name on disk has a line on the page, and each line stands for a name on disk."""
     place = a_settled_place()
     drive(place.directory.close())
     place.disk.make_dir("logs/1.gone")

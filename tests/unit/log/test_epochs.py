@@ -1,5 +1,6 @@
-"""The history of leader epochs: what began where, and what a follower is told (KIP-101, KIP-279)."""
+"""The leader epoch history: start offsets, and answers to OffsetForLeaderEpoch (KIP-101, KIP-279)."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ LOG_END = 50
 
 
 def a_history() -> EpochHistory:
-    """Epoch 2 from offset 10, epoch 4 from 20, epoch 7 from 40; the log ends at 50."""
+    """Returns epoch 2 from offset 10, epoch 4 from 20, epoch 7 from 40; the log ends at 50."""
     return EpochHistory([EpochStart(2, 10), EpochStart(4, 20), EpochStart(7, 40)])
 
 
@@ -23,7 +24,7 @@ def test_an_epoch_begins_once() -> None:
 
 
 def test_an_epoch_that_wrote_nothing_gives_way() -> None:
-    """Leaders that were elected and lost again at the same offset leave only the last of them."""
+    """Of several leaders elected at the same offset only the last stays in the history."""
     history = EpochHistory([EpochStart(1, 0)])
     for epoch in (2, 3, 4):
         assert history.begin(epoch, 9)
@@ -55,7 +56,7 @@ def test_an_earlier_epoch_ends_where_the_next_begins() -> None:
 
 
 def test_an_epoch_between_two_is_answered_by_the_one_before() -> None:
-    """KIP-279: the follower's epoch is one that this leader never had; it goes back to the last that both may know."""
+    """KIP-279: the leader never had the follower's epoch; the follower goes back to the last epoch both may have."""
     assert a_history().end_of(3, LOG_END) == (2, 20)
     assert a_history().end_of(5, LOG_END) == (4, 40)
     assert a_history().end_of(6, LOG_END) == (4, 40)
@@ -107,7 +108,7 @@ def history_of(epochs: list[int]) -> EpochHistory:
 
 @given(written, st.integers(0, 20), st.integers(0, 20))
 def test_it_says_what_the_records_say(epochs: list[int], start: int, end: int) -> None:
-    """Held against the plain list of every record's epoch, with both ends cut off."""
+    """Compared with the list of every record's epoch, with both ends cut off."""
     start, end = min(start, end, len(epochs)), min(max(start, end), len(epochs))
     history = history_of(epochs)
     history.cut_end(end)
@@ -119,7 +120,7 @@ def test_it_says_what_the_records_say(epochs: list[int], start: int, end: int) -
 
 @given(written, written, st.integers(0, 20))
 def test_a_follower_finds_where_it_diverged(mine: list[int], theirs: list[int], common: int) -> None:
-    """Asking about its latest epoch again and again, it keeps all that both have, and nothing else."""
+    """By querying its latest epoch repeatedly, a follower keeps exactly the common prefix."""
     prefix = sorted({min(e, 5) for e in mine[:common]} or {0}) * 2
     prefix.sort()
     leader = prefix + [e for e in mine if e > 5 and e % 2]
@@ -130,7 +131,7 @@ def test_a_follower_finds_where_it_diverged(mine: list[int], theirs: list[int], 
         if not len(followers):
             break
         epoch, epoch_end = leaders.end_of(followers.latest, len(leader))
-        if epoch == -1:  # its epoch is newer than all of the leader's: the leader's own latest is the place to look
+        if epoch == -1:  # the follower's epoch is newer than all of the leader's: compare with the leader's latest
             epoch, epoch_end = leaders.latest, len(leader)
         mine_epoch, mine_end = followers.end_of(epoch, end)
         cut = min(end, epoch_end, mine_end if mine_epoch != -1 else end)
@@ -140,3 +141,9 @@ def test_a_follower_finds_where_it_diverged(mine: list[int], theirs: list[int], 
         followers.cut_end(end)
     assert len(prefix) <= end
     assert follower[:end] == leader[:end]
+
+
+@pytest.mark.parametrize("entries", [[(4, 10), (2, 20)], [(2, 20), (4, 10)], [(2, 10), (2, 20)]])
+def test_a_history_that_goes_back_is_our_mistake(entries: list[tuple[int, int]]) -> None:
+    with pytest.raises(AssertionError, match="goes back"):
+        EpochHistory([EpochStart(*entry) for entry in entries])

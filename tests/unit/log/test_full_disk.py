@@ -1,4 +1,4 @@
-"""A full disk: a typed error, nothing half-done, readers undisturbed, and on it goes when there is room again."""
+"""A full disk: a typed error, no partial changes, undisturbed readers, and normal operation once space is free."""
 
 import errno
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from penstock.log.scrub import scrub
 from penstock.log.segment import Segment
 from penstock.log.space import RESERVE, Reserve
 from penstock.model.errors import DiskFull, ErrorCode, StorageError
-from tests.simulation.log_histories import drive
+from tests.simulation.log.histories import drive
 from tests.unit.log.place import NAME, Place, a_batch, from_producer, merged
 
 FOR_EVER = 99
 
 
 def fill(place: Place, operation: str = "write", path: str | None = None) -> None:
-    """No room, for as long as nobody frees any."""
+    """Fails an operation with ENOSPC until further notice."""
     place.disk.fail_next(operation, path, count=FOR_EVER, code=errno.ENOSPC)
 
 
 def crowd(place: Place) -> None:
-    """Fills the disk to the last byte."""
+    """Sets the disk's capacity to the bytes in use."""
     faults = place.disk.faults
     faults.capacity_bytes = 0
     faults.capacity_bytes = place.disk._used()
@@ -62,7 +62,7 @@ def test_no_room_for_a_new_segment_is_told_and_survived(operation: str, code: in
 
 
 def test_what_was_begun_of_a_segment_goes_lest_it_stand_in_the_way() -> None:
-    """The next batch may fit into the old segment: an empty file in between would end the log there."""
+    """The next batch may fit into the old segment: an empty segment file after it would end the log there."""
     place = Place()
     place.append_many(8)
     place.disk.fail_next("truncate", f"{place.log.path}/{Segment(8).name}.log", code=errno.ENOSPC)
@@ -102,14 +102,14 @@ def test_another_failure_of_a_new_segment_is_final() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_was_cut_off_stays_off_when_the_next_segment_has_begun(seed: int) -> None:
-    """Else a power cut could bring back half a batch in the middle of the log."""
+    """Otherwise a power cut could bring back half a batch in the middle of the log."""
     place = Place(is_torn=True, seed=seed)
     place.append_many(3)
     place.commit()
     place.disk.fail_next("write", code=errno.ENOSPC)
     with pytest.raises(DiskFull):
         place.append(a_batch(5))
-    place.disk.write_back()  # the device has seen some of it
+    place.disk.write_back()  # part of it reaches the device
     place.log.roll()
     place.append_many(3)
     place.commit()
@@ -141,7 +141,7 @@ def test_sealing_that_was_put_off_keeps_producer_state_all_the_same() -> None:
 
 
 def test_an_epoch_that_could_not_be_written_down_has_not_begun() -> None:
-    """Else the second try would find it begun already, write nothing, and a power cut would forget it (R03)."""
+    """Otherwise the retry would find the epoch begun, write nothing, and a power cut would lose it (R03)."""
     place = Place()
     drive(place.directory.begin_epoch(place.log, 3))
     place.append(epoch=3)
@@ -166,11 +166,13 @@ def test_a_replacement_without_room_is_undone() -> None:
     log, before = place.log, place.stored()
     old = log.segments[:2]
     new = merged(place.log, place.disk, old)
+    all_segments, settled = list(log.segments), log.settled_segments
     fill(place, path=f"{log.path}/manifest.new")
     with pytest.raises(DiskFull):
         drive(upkeep.replace_segments(log, place.disk, old, new))
     assert log.offline_reason is None
-    assert log.segments[:2] == old
+    assert log.segments == all_segments
+    assert log.settled_segments == settled
     assert not place.disk.exists(log.path_of(new, "log"))
     assert not place.disk.exists(log.path_of(new, "index"))
     assert place.stored() == before
@@ -187,7 +189,7 @@ def test_a_replacement_without_room_is_undone() -> None:
     [("open", "logs/u-0/00000000000000000000-0.log"), ("open", None), ("write", "logs/u-0/manifest.new")],
 )
 def test_a_log_that_could_not_be_made_leaves_nothing_and_can_be_made_later(operation: str, path: str | None) -> None:
-    """What is written to the second one must not go to the file of the first, which is gone."""
+    """Appends to the second log must not go to the removed file of the first."""
     place = Place()
     fill(place, operation, path)
     for _ in range(2):
@@ -305,7 +307,7 @@ def test_a_ledger_that_cannot_be_synced_is_final() -> None:
     assert place.directory.offline_reason is not None
 
 
-# --- knowing it -------------------------------------------------------------------------------------------------------
+# --- detection --------------------------------------------------------------------------------------------------------
 
 
 def test_refusals_are_counted_and_a_probe_tells_of_room() -> None:
@@ -330,7 +332,7 @@ def test_refusals_are_counted_and_a_probe_tells_of_room() -> None:
 
 @pytest.mark.parametrize("cut", [lambda place: place.truncate(4), lambda place: place.restart_at(50)])
 def test_a_full_disk_can_be_cut(cut: Callable[[Place], None]) -> None:
-    """A leader whose disk is full gives way, and has more than the next one: that must go before it can follow."""
+    """A leader with a full disk resigns with more records than its successor: it must truncate before it can follow."""
     place = Place(reserve_bytes=8_192)
     place.append_many(30)
     place.commit()
@@ -396,7 +398,7 @@ def test_a_start_on_a_full_disk_needs_no_room() -> None:
 
 
 def test_a_full_disk_can_be_emptied() -> None:
-    """A deletion is written down before anything goes, and for that there is the reserve."""
+    """A deletion is recorded in the manifest first; the reserve provides the space for that."""
     place = Place(reserve_bytes=4096)
     place.append_many(60)
     place.commit()
@@ -404,7 +406,7 @@ def test_a_full_disk_can_be_emptied() -> None:
     with pytest.raises(DiskFull):
         place.append()
     with pytest.raises(DiskFull):
-        place.settle()  # sealing alone frees nothing
+        place.settle()  # sealing alone frees no space
     assert size_of(place, RESERVE) == 4096
     place.delete_before(55)
     assert place.log.start_offset == 55
@@ -441,7 +443,7 @@ def test_retention_empties_a_full_disk_by_itself() -> None:
     place.log.advance_high_watermark(60)
     place.log.settings = place.settings.__class__(segment_bytes=1000, index_interval_bytes=100, retention_ms=10)
     crowd(place)
-    fill(place, "open", f"{place.log.path}/{Segment(60).name}.log")  # nor room for the name of a new segment
+    fill(place, "open", f"{place.log.path}/{Segment(60).name}.log")  # no space for a new segment's file either
     assert drive(upkeep.apply_retention(place.log, place.disk, 5_000_000)) > 4
     assert place.log.start_offset > 40
     assert place.append().base_offset == 60

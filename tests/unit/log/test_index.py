@@ -1,4 +1,4 @@
-"""The sparse index: in memory and sealed it gives the same answers, and no damage goes unnoticed."""
+"""The sparse index: the active and the sealed form give the same answers, and all damage is detected."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ aborts = st.lists(st.builds(AbortedTransaction, *[st.integers(-(2**63), 2**63 - 
 
 
 def an_index(moves: list[tuple[int, int, int]], aborted: list[AbortedTransaction] | None = None) -> ActiveIndex:
-    """An index whose entries are that far apart."""
+    """Builds an index whose entries are these steps apart."""
     index, delta, position, timestamp_ms = ActiveIndex(), 0, 0, 1_000
     for delta_step, position_step, time_step in moves:
         delta, position, timestamp_ms = delta + delta_step, position + position_step, timestamp_ms + time_step
@@ -42,7 +42,7 @@ def test_a_look_up_by_offset_starts_at_the_last_entry_not_behind_it() -> None:
 
 
 def test_a_look_up_by_time_starts_before_the_first_that_may_have_it() -> None:
-    """Equal timestamps: the first record that has one may lie anywhere behind the last entry that is lower."""
+    """With equal timestamps, the first matching record may lie anywhere after the last entry with a lower one."""
     index = ActiveIndex()
     for number, timestamp_ms in enumerate([10, 20, 20, 30], 1):
         index.add(number, number * 100, timestamp_ms)

@@ -1,4 +1,4 @@
-"""The ledger: two files that take turns, of which one is whole at every moment."""
+"""The ledger: two files that take turns, of which one is complete at every moment."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.log.ledger import ENTRY_BYTES, Ledger, LedgerEntry
 from penstock.model.ports import Disk
-from tests.simulation.log_histories import PowerCut, drive
+from tests.simulation.log.histories import PowerCut, drive
 from tests.unit.log.place import Place
 
 SIZE_BYTES = 10 * ENTRY_BYTES
@@ -27,7 +27,7 @@ def ends(ledger: Ledger) -> dict[int, int]:
 
 
 def a_ledger(disk: Disk, entries: int = 0) -> Ledger:
-    """A ledger in its first turn, with that many entries of log 1 behind the first."""
+    """Builds a ledger in its first turn, with that many entries of log 1."""
     ledger = Ledger(disk, SIZE_BYTES)
     drive(ledger.take_turn())
     for end_offset in range(1, entries + 1):
@@ -74,7 +74,7 @@ def test_a_full_file_gives_the_turn_to_the_other() -> None:
 
 
 def test_entries_of_an_earlier_turn_are_not_taken() -> None:
-    """A file is written over from its start; behind what is new lies what was written two turns ago."""
+    """A file is overwritten from its start; the entries behind the new ones are two turns old."""
     disk = MemoryDisk()
     ledger = a_ledger(disk)
     for number in range(2, 9):
@@ -92,7 +92,7 @@ def test_entries_of_an_earlier_turn_are_not_taken() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_torn_turn_falls_back_to_the_one_before(seed: int) -> None:
-    """With more logs than a sector has entries, so that a turn can be torn inside what it carries over."""
+    """There are more logs than entries per sector, so a turn can be torn within its carried-over entries."""
     place = Place(suspends=True, is_torn=True, seed=seed)
     ledger = Ledger(place.disk, SIZE_BYTES)
     ledger.turn = 10
@@ -186,19 +186,19 @@ def test_the_old_descriptor_is_given_back() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_calls_that_overlap_leave_one_file_whole(seed: int) -> None:
-    """A truncation records while a round does, and the file is full: nobody may write over the only whole one."""
+    """A truncation and a round record while the file is full: neither may overwrite the only complete file."""
     place = Place(suspends=True, is_torn=True, seed=seed)
     ledger = Ledger(place.disk, SIZE_BYTES)
     ledger.turn = 10
     ledger.entries = {number: an_entry(number, 7) for number in range(100, 160)}
     drive(ledger.take_turn())
-    ledger.live_bytes = ledger._size_bytes  # as if it were full
+    ledger.live_bytes = ledger._size_bytes  # pretends that the file is full
     calls = [ledger.record([an_entry(100, end_offset)]) for end_offset in range(8, 400)]
     for call in calls:
         call.send(None)
     assert ledger.turn == 12
     last = calls.pop()
-    drive(last)  # it syncs the file, and with it the turn and everybody's entries
+    drive(last)  # its sync covers the file with the turn and all entries
     disk = place.disk.power_cut()
     for call in calls:
         call.close()
@@ -226,7 +226,7 @@ def test_overlapping_calls_may_all_be_lost_but_nothing_else(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_round_whose_sectors_come_in_any_order_is_no_damage(seed: int) -> None:
-    """Its entries fill several sectors. Whichever of them a power cut leaves, nothing that was promised is damaged."""
+    """The entries fill several sectors. Whichever of them survive a power cut, no synced entry is damaged."""
     place = Place(suspends=True, is_torn=True, seed=seed)
     ledger = Ledger(place.disk, 100 * ENTRY_BYTES)
     drive(ledger.take_turn())

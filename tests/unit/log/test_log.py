@@ -1,4 +1,4 @@
-"""One log: what appends get, what reads find; held against plain lists wherever a question has many answers."""
+"""One log: appends and reads, compared with plain lists where there are many cases."""
 
 import errno
 import tracemalloc
@@ -8,10 +8,11 @@ from random import Random
 
 import pytest
 
+from penstock.log import times
 from penstock.log.index import AbortedTransaction, ActiveIndex, SealedIndex
-from penstock.log.log import TimedOffset
 from penstock.log.producers import ProducerStates
 from penstock.log.segment import Segment
+from penstock.log.times import TimedOffset
 from penstock.model.errors import (
     CorruptBatch,
     InvalidBatch,
@@ -119,7 +120,7 @@ def test_a_segment_covers_only_so_much_time() -> None:
 
 
 def test_a_segment_covers_only_so_many_offsets() -> None:
-    """A compacted leader may have gaps that no 32 bits can bridge."""
+    """A compacted leader's log may have gaps that do not fit into 32 bits."""
     place = Place()
     far = 2**31 - 1
     place.replicate(a_batch(base_offset=0, leader_epoch=0), a_batch(base_offset=far, leader_epoch=0))
@@ -129,7 +130,7 @@ def test_a_segment_covers_only_so_many_offsets() -> None:
 
 
 def counting(data: bytearray, last_offset_delta: int, count: int) -> bytearray:
-    """The batch with another record count and last offset delta."""
+    """Returns the batch with another record count and last offset delta."""
     data[23:27] = last_offset_delta.to_bytes(4, "big")
     data[57:61] = count.to_bytes(4, "big")
     seal(data)
@@ -164,7 +165,7 @@ def test_rolling_by_hand_needs_records() -> None:
 
 
 def test_rolls_hold_few_copies_of_producer_state() -> None:
-    """Many producers and many segments that wait to be sealed: neither multiplies the other."""
+    """Many producers and many unsealed segments: memory does not grow with their product."""
     place = Place(replace(SETTINGS, segment_bytes=10**9))
     for producer_id in range(2_000):
         place.append(from_producer(producer_id, 0))
@@ -245,7 +246,7 @@ def test_a_follower_knows_producers_like_its_leader() -> None:
 
 
 def a_life(seed: int) -> Place:
-    """A log of some segments with gaps, some of them sealed, of which the front may be deleted."""
+    """Builds a log of several segments with gaps, some of them sealed, whose front may be deleted."""
     random = Random(seed)
     place = Place(
         replace(SETTINGS, segment_bytes=random.choice([300, 700, 2000]), index_interval_bytes=random.choice([1, 150])),
@@ -268,7 +269,7 @@ def a_life(seed: int) -> Place:
 
 
 def naive_read(place: Place, offset: int, bytes_max: int, limit: int, *, at_least_one: bool) -> bytes | None:
-    """What a reader gets: bytes of one segment, from the batch with the offset on, whole batches below the limit."""
+    """The expected read: bytes of one segment, from the batch with the offset on, whole batches below the limit."""
     if offset >= limit:
         return None
     for segment in place.log.segments:
@@ -370,7 +371,7 @@ def test_a_slice_stays_readable_when_its_segment_goes() -> None:
 
 
 def a_life_of_transactions(seed: int) -> tuple[Place, list[tuple[int, int, int]]]:
-    """A log with transactions that overlap, and every (producer, first, last) that was aborted."""
+    """Builds a log with overlapping transactions, and lists the aborted ones as (producer, first, last)."""
     random = Random(seed)
     place = Place(replace(SETTINGS, segment_bytes=500))
     starts: dict[int, int] = {}
@@ -395,7 +396,7 @@ def a_life_of_transactions(seed: int) -> tuple[Place, list[tuple[int, int, int]]
 
 
 def check_aborted(place: Place, aborted: list[tuple[int, int, int]]) -> None:
-    """Every range is told all that it must know, and nothing that is not true."""
+    """Checks that every range lists exactly the aborted transactions that overlap it."""
     log = place.log
     for offset in range(log.start_offset, log.written_end):
         for end in range(offset + 1, log.written_end + 1):
@@ -423,7 +424,7 @@ def test_also_after_every_index_had_to_be_made_anew(seed: int) -> None:
 
 
 def test_a_rebuilt_index_knows_a_transaction_that_began_at_zero() -> None:
-    """Two overlap, the later one ends first: whoever reads the beginning must hear of both."""
+    """Two transactions overlap and the later one ends first: a reader of the beginning needs both."""
     place = Place()
     place.append(from_producer(1, 0, is_transactional=True))
     place.append(from_producer(2, 0, is_transactional=True))
@@ -444,7 +445,7 @@ def test_a_rebuilt_index_is_the_one_that_was(seed: int) -> None:
         assert again.sealed() == kept.sealed()
 
 
-# --- what is stable -----------------------------------------------------------------------------------------------
+# --- the last stable offset ---------------------------------------------------------------------------------------
 
 
 def test_the_last_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
@@ -485,7 +486,7 @@ def test_the_high_watermark_goes_only_forward_and_not_beyond_the_end() -> None:
 
 
 def a_timed_life(seed: int) -> tuple[Place, list[tuple[Record, int]]]:
-    """A log whose timestamps jump, in all codecs, some stamped by the log; and (record, epoch) of all that is in it."""
+    """Builds a log with jumping timestamps, all codecs, some append times; also returns its (record, epoch) pairs."""
     random = Random(seed)
     place = Place(replace(SETTINGS, segment_bytes=400, index_interval_bytes=random.choice([1, 200])))
     for number in range(25):
@@ -512,7 +513,7 @@ def test_a_search_by_time_is_what_a_plain_list_says(seed: int) -> None:
         for timestamp_ms in range(895, 1_105):
             matches = (r for r in known if r[0].timestamp_ms >= timestamp_ms and r[0].offset < limit)
             first = next(((r.timestamp_ms, r.offset, epoch) for r, epoch in matches), None)
-            assert log.offset_for_time(timestamp_ms, limit=limit) == first
+            assert times.offset_for_time(log, timestamp_ms, limit=limit) == first
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -523,10 +524,10 @@ def test_the_highest_timestamp_is_what_a_plain_list_says(seed: int) -> None:
         below = [(r, epoch) for r, epoch in known if r.offset < limit]
         best = max(below, key=lambda r: (r[0].timestamp_ms, -r[0].offset), default=None)
         expected = None if best is None else TimedOffset(best[0].timestamp_ms, best[0].offset, best[1])
-        assert log.offset_of_max_timestamp(limit=limit) == expected
+        assert times.offset_of_max_timestamp(log, limit=limit) == expected
 
 
-# --- when the disk fails ------------------------------------------------------------------------------------------
+# --- disk failures ------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_write_takes_the_log_offline_for_good() -> None:
@@ -551,13 +552,13 @@ def test_a_full_disk_is_told_and_survived() -> None:
 
 
 def test_an_index_that_cannot_be_made_fails_an_append_before_it_is_in_the_log() -> None:
-    """Else the producer, who was told of a failure, sends again, and the log has it twice."""
+    """Otherwise the producer, which got an error, would retry, and the log would hold the batch twice."""
     place = Place()
     for sequence in range(3):
         place.append(from_producer(5, sequence))
     place.restart()
     place.disk.unlink(place.log.path_of(place.log.active, "index"))
-    place.flip(place.log.path_of(place.log.active, "log"), 16)  # no batch is there any more
+    place.flip(place.log.path_of(place.log.active, "log"), 16)  # the batch is no longer readable
     for _ in range(2):
         with pytest.raises(CorruptBatch):
             place.append(from_producer(5, 3))
@@ -584,3 +585,52 @@ def test_damage_that_a_reader_meets_is_noted_and_the_rest_stays_online() -> None
         place.log.read(0, 1_000, limit=3)
     assert place.log.suspicion is not None
     assert place.log.offline_reason is None
+
+
+# --- misuse by callers ------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_of_an_older_epoch_appends_nothing() -> None:
+    """After a crash such a batch would count as damage."""
+    place = Place()
+    place.append(epoch=4)
+    with pytest.raises(AssertionError, match="epoch 3 after 4"):
+        place.append(epoch=3)
+    assert place.log.written_end == 1
+    place.append(epoch=4)
+    assert place.kill().written_end == 2
+
+
+def test_a_log_whose_end_is_not_that_of_its_segment_is_not_written() -> None:
+    place = Place()
+    place.append_many(2)
+    place.log.written_end = 1
+    with pytest.raises(AssertionError, match="in <segment"):
+        place.append()
+    place.log.written_end = 2
+    place.append()
+    assert place.kill().written_end == 3
+
+
+def test_a_sealed_segment_is_not_written() -> None:
+    place = Place()
+    place.append()
+    place.log.settled_segments = 1
+    with pytest.raises(AssertionError, match="is sealed"):
+        place.append()
+
+
+def test_a_sync_of_another_log_promises_nothing() -> None:
+    place, other = Place(), Place()
+    place.append()
+    other.append()
+    ticket = other.log.begin_sync()
+    assert ticket is not None
+    with pytest.raises(AssertionError, match="a sync of"):
+        place.log.finish_sync(ticket)
+    assert place.log.synced_end == 0
+
+
+def test_a_batch_of_nobody_is_no_producers() -> None:
+    with pytest.raises(AssertionError, match="is nobody's"):
+        ProducerStates().apply(BatchView(a_batch()), 0, 0)

@@ -1,4 +1,4 @@
-"""Open files and maps: bounded, and a file that gave way is opened again."""
+"""Open files and maps: bounded in number; an evicted file is opened again."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from penstock.host.memory import MemoryDisk
 from penstock.log.checked import Damaged
 from penstock.log.index import ActiveIndex
 from penstock.log.pool import Pool
-from tests.simulation.log_histories import drive
+from tests.simulation.log.histories import drive
 from tests.unit.log.place import Place
 
 
@@ -37,7 +37,7 @@ def test_the_least_recently_used_gives_way() -> None:
     first = pool.file("a", create=True)
     pool.file("b", create=True)
     assert pool.file("a") is first
-    pool.file("c", create=True)  # b goes
+    pool.file("c", create=True)  # evicts b
     assert pool.file("a") is first
 
 
@@ -98,7 +98,7 @@ def test_a_damaged_index_is_not_kept() -> None:
 
 
 def test_what_is_forgotten_is_read_anew() -> None:
-    """A path whose file is replaced: the old map must not answer for the new one."""
+    """After a file was replaced, the old map must not be used for the new file."""
     disk = MemoryDisk()
     with_indexes(disk, 2)
     pool = Pool(disk)

@@ -1,4 +1,4 @@
-"""What a log knows of its producers: repeats, gaps, epochs, transactions, idleness."""
+"""Producer state of a log: duplicates, sequence gaps, epochs, transactions, expiry."""
 
 import json
 from random import Random
@@ -22,7 +22,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 class Partition:
-    """The states of one log and the offset that comes next."""
+    """The producer state of one log, and its next offset."""
 
     def __init__(self) -> None:
         self.states = ProducerStates()
@@ -31,7 +31,7 @@ class Partition:
     def send(
         self, sequence: int, *, producer_id: int = ME, epoch: int = 0, count: int = 1, in_transaction: bool = False
     ) -> SeenBatch | None:
-        """What a client's batch meets: it is checked, and taken in unless it is a repeat."""
+        """Checks a client's batch, and applies it unless it is a duplicate."""
         data = from_producer(producer_id, sequence, epoch=epoch, count=count, is_transactional=in_transaction)
         seen = self.states.check(BatchView(data))
         if seen is None:
@@ -41,7 +41,7 @@ class Partition:
     def end_transaction(
         self, kind: ControlType, *, producer_id: int = ME, epoch: int = 0, coordinator_epoch: int = 0
     ) -> AbortedTransaction | None:
-        """What a coordinator's marker meets."""
+        """Checks and applies a coordinator's marker."""
         data = a_marker(kind, producer_id, epoch=epoch, coordinator_epoch=coordinator_epoch)
         self.states.check_marker(BatchView(data))
         return self.take(data)
@@ -77,7 +77,7 @@ def test_the_sixth_is_forgotten_and_not_appended_again() -> None:
 
 
 def test_half_a_repeat_is_none() -> None:
-    """The same first sequence with another length is not the batch that was sent before."""
+    """A batch with the same first sequence and another length is not a duplicate."""
     partition = Partition()
     partition.send(0, count=3)
     with pytest.raises(OutOfOrderSequence):
@@ -95,7 +95,7 @@ def test_a_gap_is_refused(sequence: int) -> None:
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
-    """KIP-360: it may have been forgotten while it was idle, and did nothing wrong."""
+    """KIP-360: the producer's state may have expired while it was idle."""
     partition = Partition()
     assert partition.send(57) is None
     assert partition.send(58) is None
@@ -164,7 +164,7 @@ def test_an_epoch_that_came_with_a_marker_begins_at_zero_too() -> None:
 
 
 def test_whoever_is_known_only_by_a_marker_may_begin_anywhere() -> None:
-    """What it sent before may have been deleted, and its state made anew from what is left: it did nothing wrong."""
+    """The producer's batches may have been deleted and its state rebuilt from the remaining records."""
     partition = Partition()
     partition.end_transaction(ControlType.COMMIT)
     assert partition.send(57, in_transaction=True) is None
@@ -196,7 +196,7 @@ def test_the_first_of_several_transactions_counts() -> None:
     partition.end_transaction(ControlType.COMMIT, producer_id=1)  # offset 4
     assert partition.states.first_unstable(4) == 0
     assert partition.states.first_unstable(5) == 2
-    partition.send(1, producer_id=1, in_transaction=True)  # offset 5: a new one of an old producer is the youngest
+    partition.send(1, producer_id=1, in_transaction=True)  # offset 5: a new transaction of an old producer is latest
     assert partition.states.first_unstable(9) == 2
     partition.end_transaction(ControlType.ABORT, producer_id=3)
     assert partition.states.first_unstable(9) == 5
@@ -212,7 +212,7 @@ def test_an_abort_says_what_it_took_back_and_a_commit_says_nothing() -> None:
 
 
 def test_a_marker_without_a_transaction_ends_nothing() -> None:
-    """A partition was added to the transaction, and nothing was sent to it."""
+    """The partition was added to the transaction, but nothing was sent to it."""
     partition = Partition()
     assert partition.end_transaction(ControlType.ABORT) is None
     assert partition.states.first_unstable(9) is None
@@ -244,11 +244,11 @@ def test_a_marker_of_an_old_producer_epoch_is_refused() -> None:
     assert partition.states.first_unstable(1) == 0
 
 
-# --- idleness -----------------------------------------------------------------------------------------------------
+# --- expiry -------------------------------------------------------------------------------------------------------
 
 
 def test_idleness_counts_from_the_append() -> None:
-    """R24: records with timestamps of long ago do not make their producer old."""
+    """R24: records with old timestamps do not make their producer expire."""
     partition = Partition()
     partition.take(from_producer(1, 0, timestamp_ms=5), now_ms=10_000)
     partition.take(from_producer(2, 0, timestamp_ms=10**12), now_ms=9_000)
@@ -270,7 +270,7 @@ def test_whoever_has_a_transaction_open_is_never_forgotten() -> None:
     assert len(partition.states) == 0
 
 
-# --- keeping ------------------------------------------------------------------------------------------------------
+# --- snapshots ----------------------------------------------------------------------------------------------------
 
 
 def test_a_snapshot_restores_everything() -> None:
@@ -300,7 +300,7 @@ def test_an_empty_snapshot_says_nothing() -> None:
 
 
 def test_a_snapshot_stays_as_it_was_taken() -> None:
-    """Whatever producers do afterwards, also between two snapshots."""
+    """Later changes do not alter a snapshot, nor do changes between two snapshots."""
     random = Random(5)
     partition = Partition()
     sequences: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Opening a log: little is read, nothing promised is lost, what was not promised is cut, and damage is named."""
+"""Opening a log: little is read, no synced record is lost, torn tails are cut, and damage is reported."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,14 +12,14 @@ from penstock.log.settings import Durability
 from penstock.model.errors import InvalidBatch, StorageError
 from penstock.records.control import ControlType
 from penstock.records.header import patch
-from tests.simulation.log_histories import PowerCut, drive
+from tests.simulation.log.histories import PowerCut, drive
 from tests.unit.log.place import NAME, SETTINGS, Place, a_batch, essence, from_producer
 
 SEGMENT = "logs/t-0/00000000000000000000-0.log"
 
 
 def a_life(**options: bool | int) -> Place:
-    """Several segments, some of them sealed, with producers and an aborted transaction; everything is promised."""
+    """Builds several segments, some sealed, with producers and an aborted transaction; everything is synced."""
     place = Place(**options)  # type: ignore[arg-type]
     for sequence in range(30):
         place.append(from_producer(5, sequence), epoch=sequence // 12)
@@ -34,14 +34,14 @@ def a_life(**options: bool | int) -> Place:
 
 
 def replicated(base_offset: int, count: int) -> bytearray:
-    """A batch as a leader sends it."""
+    """Builds a batch as a leader sends it."""
     data = a_batch(count)
     patch(data, base_offset, 0)
     return data
 
 
 def portrait(place: Place) -> tuple[object, ...]:
-    """All that must be the same again."""
+    """Returns the state that must be the same after recovery."""
     log = place.log
     return (
         log.identity,
@@ -55,13 +55,13 @@ def portrait(place: Place) -> tuple[object, ...]:
 
 
 def write_junk(place: Place, path: str, data: bytes) -> None:
-    """Appends bytes that nobody promised."""
+    """Appends bytes that the ledger does not cover."""
     file = place.disk.open(path)
     file.write(file.size(), data)
     file.close()
 
 
-# --- what is read -------------------------------------------------------------------------------------------------
+# --- how much is read ---------------------------------------------------------------------------------------------
 
 
 def test_after_a_clean_shutdown_nothing_is_read() -> None:
@@ -100,7 +100,7 @@ def test_the_second_opening_after_a_crash_finds_what_the_first_found() -> None:
 
 @pytest.mark.parametrize("settles", [False, True])
 def test_a_clean_log_goes_on_and_is_found_after_a_crash(settles: bool) -> None:
-    """What the clean manifest says of the active segment is out of date with the first append."""
+    """The active segment in a clean manifest is out of date after the first append."""
     place = a_life()
     place.restart()
     for sequence in range(30, 45):
@@ -114,7 +114,7 @@ def test_a_clean_log_goes_on_and_is_found_after_a_crash(settles: bool) -> None:
     assert portrait(place) == before
 
 
-# --- what is cut --------------------------------------------------------------------------------------------------
+# --- torn tails ---------------------------------------------------------------------------------------------------
 
 
 def test_what_was_never_promised_is_cut_and_told() -> None:
@@ -153,7 +153,7 @@ def test_a_tail_that_cannot_be_is_cut(tail: bytes, sentence: str) -> None:
 
 
 def test_whole_batches_beyond_the_promise_are_kept() -> None:
-    """They were written, and nobody said that they were not."""
+    """Unsynced batches that are intact are not discarded."""
     place = Place()
     place.append_many(3)
     place.commit()
@@ -193,7 +193,7 @@ def test_segments_behind_a_missing_one_go() -> None:
     assert log.written_end == missing.base_offset
 
 
-# --- what is damage -----------------------------------------------------------------------------------------------
+# --- damage -------------------------------------------------------------------------------------------------------
 
 
 def test_a_flipped_bit_below_the_promise_is_damage_and_nothing_is_cut() -> None:
@@ -263,7 +263,7 @@ def test_a_sealed_segment_that_is_missing_or_shorter_is_damage(has_clean_marker:
 
 
 def test_a_log_whose_front_was_deleted_is_not_missed() -> None:
-    """The ledger may speak of offsets below the start, when all that was promised is deleted."""
+    """The ledger may point below the log start offset, when all synced records are deleted."""
     place = Place()
     place.append_many(5)
     place.commit()
@@ -297,7 +297,7 @@ def test_leftovers_are_removed() -> None:
     assert portrait(place) == before
 
 
-# --- what is derived ----------------------------------------------------------------------------------------------
+# --- derived files ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", [".index", ".producers"])
@@ -329,7 +329,7 @@ def test_derived_files_may_be_missing_or_damaged(ending: str, is_clean: bool, is
 
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_damage_met_while_producers_are_made_anew_stops_no_other_log(is_clean: bool) -> None:
-    """Producer state is missing, and a sealed segment that it would be made from is damaged."""
+    """Producer state is missing, and a sealed segment needed to rebuild it is damaged."""
     place = a_life()
     place.settle()
     if is_clean:
@@ -359,13 +359,13 @@ def test_a_damaged_copy_of_the_manifest_is_survived_and_told(is_clean: bool) -> 
         assert place.directory.findings.damage == [], "it was written anew"
 
 
-# --- once more, and interrupted -----------------------------------------------------------------------------------
+# --- repeated and interrupted recovery ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("waits", range(5))
 def test_recovery_may_be_interrupted_anywhere(waits: int, is_torn: bool) -> None:
-    """R30: and it is never taken for a clean shutdown afterwards."""
+    """R30: an interrupted recovery is never taken for a clean shutdown."""
     for seed in range(5 if is_torn else 1):
         place = a_life(suspends=True, is_torn=is_torn, seed=seed)
         promised = place.stored()
@@ -382,7 +382,7 @@ def test_recovery_may_be_interrupted_anywhere(waits: int, is_torn: bool) -> None
 
 @pytest.mark.parametrize("rolls", [False, True])
 def test_what_a_failed_sync_left_in_the_page_cache_is_written_anew(rolls: bool) -> None:
-    """Fsyncgate, second act: a process that is started again reads what the disk never got, and promises it."""
+    """Fsyncgate, second part: a restarted process reads data that never reached the disk, and acknowledges it."""
     place = a_life()
     place.append_many(3, epoch=5)
     if rolls:
@@ -399,7 +399,7 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_anew(rolls: bool) 
 
 
 def test_what_a_failed_truncation_has_cut_off_does_not_come_back() -> None:
-    """Its sync fails, the process dies, the next one appends; then the power goes."""
+    """The sync of the truncation fails, the process dies, the next one appends; then the power fails."""
     place = Place()
     place.append_many(2)
     place.append(a_batch(value=b"given up"))
@@ -416,7 +416,7 @@ def test_what_a_failed_truncation_has_cut_off_does_not_come_back() -> None:
 @pytest.mark.parametrize("is_sealed", [False, True])
 @pytest.mark.parametrize("way", [Place.kill, Place.cut_power, Place.restart])
 def test_a_replica_may_begin_inside_a_batch(way: Callable[[Place], Log], is_sealed: bool) -> None:
-    """Its leader's log starts there, after DeleteRecords, and sends the whole batch."""
+    """The leader's log starts inside a batch after DeleteRecords, and the leader sends the whole batch."""
     place = Place()
     place.restart_at(5)
     assert place.replicate(replicated(3, 5)) == 8
@@ -473,7 +473,7 @@ def test_the_high_watermark_is_the_newest_that_is_known() -> None:
 
 
 def test_the_high_watermark_of_a_log_that_lost_its_tail_is_no_higher_than_its_end() -> None:
-    """Without syncs the manifest may have a high watermark beyond what a power cut leaves."""
+    """Without syncs the manifest may hold a high watermark beyond the records that survive a power cut."""
     place = Place(replace(SETTINGS, durability=Durability.REPLICATED))
     place.append_many(3)
     drive(place.disk.sync_all())
@@ -483,5 +483,5 @@ def test_the_high_watermark_of_a_log_that_lost_its_tail_is_no_higher_than_its_en
     log = place.cut_power()
     assert log.written_end == 3, "the power cut is to take something"
     assert log.high_watermark == log.last_stable_offset == 3
-    place.append_many(1)
+    place.append_many(1, epoch=1)
     assert log.high_watermark == 3, "what is appended now is not committed"

@@ -1,10 +1,10 @@
-"""Reading everything again: whatever has changed by itself is named, and nothing is touched."""
+"""Scrubbing: a full read reports every file that changed by itself, and changes nothing."""
 
 import pytest
 
 from penstock.log.scrub import scrub
 from penstock.records.control import ControlType
-from tests.simulation.log_histories import drive
+from tests.simulation.log.histories import drive
 from tests.unit.log.place import Place, from_producer
 
 
@@ -28,7 +28,7 @@ def test_a_healthy_log_has_nothing_to_tell() -> None:
 
 @pytest.mark.parametrize("ending", [".log", ".index", ".producers", "manifest"])
 def test_every_flipped_bit_is_named_by_its_file(ending: str) -> None:
-    """Also those in the bytes of a batch that its own checksum does not cover: offset, length, epoch."""
+    """Also in the bytes that a batch's own checksum does not cover: offset, length, epoch."""
     place = a_settled_log()
     drive(place.disk.sync_all())
     for name in place.files(ending)[:2]:

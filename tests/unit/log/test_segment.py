@@ -1,4 +1,4 @@
-"""One segment: its names, and scans whose borders lie anywhere."""
+"""One segment: file names, and scans with any chunk size."""
 
 from random import Random
 
@@ -28,13 +28,13 @@ def some_batches(random: Random, count: int = 30) -> list[bytes]:
 
 
 def places(contents: list[bytes]) -> list[tuple[int, int]]:
-    """(position, base offset) of each."""
+    """Returns (position, base offset) of each batch."""
     return [(sum(map(len, contents[:at])), at) for at in range(len(contents))]
 
 
 @pytest.mark.parametrize("scan_bytes", [61, 62, 100, 127, 500, 1000, 1001, 10**6])
 def test_a_scan_finds_every_batch_wherever_its_chunks_end(scan_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also batches that are larger than a chunk, and headers that lie across the border of two."""
+    """Also batches larger than a chunk, and headers that cross a chunk boundary."""
     monkeypatch.setattr(segment_module, "SCAN_BYTES", scan_bytes)
     for seed in range(10):
         contents = some_batches(Random(seed))
@@ -48,7 +48,7 @@ def test_a_scan_finds_every_batch_wherever_its_chunks_end(scan_bytes: int, monke
 
 
 def test_a_scan_of_headers_reads_little() -> None:
-    """What lies between two headers that are far apart is skipped."""
+    """Bytes between two distant headers are skipped."""
     contents = [bytes(a_batch(value=bytes(50_000))) for _ in range(10)]
     reads: list[int] = []
 
@@ -90,7 +90,7 @@ def test_where_no_batch_can_be_a_scan_stops(scan: type) -> None:
 
 
 def test_a_file_that_is_shorter_than_said_is_torn() -> None:
-    """The index or the manifest promised more than there is."""
+    """The index or the manifest states a larger size than the file has."""
     good = bytes(a_batch())
     with pytest.raises(TornBatch):
         list(scan_batches(a_file(good[:-1]), 0, len(good)))
@@ -118,7 +118,7 @@ def test_other_names_are_not_taken_for_segments(name: str) -> None:
 
 
 def test_a_segment_adds_up_what_it_takes() -> None:
-    """Timestamps do not fall, and the checksum covers just what the batches' own do not."""
+    """The maximum timestamp never falls, and the checksum covers only the bytes that the batches' own do not."""
     segment = Segment(10, header_sum=5, header_seed=5)
     first = a_batch(2, base_offset=10, timestamp_ms=[70, 90])
     second = a_batch(3, base_offset=12, timestamp_ms=60)

@@ -1,4 +1,4 @@
-"""Cutting the end off: what is left is the log that never had more, wherever the power goes."""
+"""Truncation: the result equals a log that never had more, whenever the power fails."""
 
 from contextlib import suppress
 
@@ -10,12 +10,12 @@ from penstock.log.scrub import scrub
 from penstock.model.errors import StorageError
 from penstock.records.control import ControlType
 from penstock.records.header import BatchView
-from tests.simulation.log_histories import PowerCut, drive
+from tests.simulation.log.histories import PowerCut, drive
 from tests.unit.log.place import Place, a_batch, essence, from_producer, merged
 
 
 def a_log(*, settles: bool = True, **options: bool | int) -> Place:
-    """Forty offsets in epochs 0, 1, 2 and 3, several segments, producers and two aborted transactions."""
+    """Builds forty offsets in epochs 0, 1, 2 and 3, several segments, producers and two aborted transactions."""
     place = Place(**options)  # type: ignore[arg-type]
     sequences = {5: 0, 6: 0}
     while (end := place.log.written_end) < 40:
@@ -33,7 +33,7 @@ def a_log(*, settles: bool = True, **options: bool | int) -> Place:
 
 
 def check(place: Place, before: list[bytes], end: int) -> None:
-    """The log has the batches before `end` and is in every way what they make of it."""
+    """Checks that the log holds the batches before `end`, and that all its state follows from them."""
     log = place.log
     kept = [data for data in before if BatchView(data).last_offset < end]
     assert place.stored() == kept
@@ -62,7 +62,7 @@ def check(place: Place, before: list[bytes], end: int) -> None:
 @pytest.mark.parametrize("settles", [False, True])
 @pytest.mark.parametrize("end", range(41))
 def test_a_cut_log_is_one_that_never_had_more(end: int, settles: bool) -> None:
-    """Middles and borders of segments, sealed and not; and again after a power cut, and after going on."""
+    """Inside and between segments, sealed or not; again after a power cut, and after further appends."""
     place = a_log(settles=settles)
     before = place.stored()
     place.truncate(end)
@@ -128,7 +128,7 @@ def test_damage_is_not_recorded_as_what_was_written(position: int) -> None:
 
 
 def test_damage_met_when_half_is_done_takes_the_log_offline() -> None:
-    """Producer state is made anew from earlier segments, after the cut."""
+    """Producer state is rebuilt from earlier segments, after the cut."""
     place = a_log(settles=False)
     path = place.log.path_of(place.log.segments[0], "log")
     place.flip(path, 10, bit=6)
@@ -138,14 +138,14 @@ def test_damage_met_when_half_is_done_takes_the_log_offline() -> None:
 
 
 def test_a_cut_whose_sync_came_after_one_that_failed_is_not_done() -> None:
-    """A round of group commit syncs the same file and fails: the sync of the cut that follows promises nothing."""
+    """A round of group commit syncs the same file and fails: the truncation's later sync proves nothing."""
     place = Place(suspends=True)
     place.append_many(4)
     committing = place.directory.commit()
     committing.send(None)
     truncating = place.directory.truncate(place.log, 2, now_ms=place.now_ms)
     truncating.send(None)
-    truncating.send(None)  # the file is cut, its sync is under way
+    truncating.send(None)  # the file is cut, its sync is in flight
     place.disk.fail_next("sync")
     drive(committing)
     with pytest.raises(StorageError, match="a sync failed"):
@@ -153,7 +153,7 @@ def test_a_cut_whose_sync_came_after_one_that_failed_is_not_done() -> None:
 
 
 def test_a_cut_beside_a_failed_sync_of_the_ledger_cuts_nothing() -> None:
-    """A round and the cut write to the ledger; the round's sync fails, and the cut's own reports success."""
+    """A round and the truncation write to the ledger; the round's sync fails, and the truncation's reports success."""
     place = Place(suspends=True)
     place.append_many(4)
     place.commit()
@@ -161,8 +161,8 @@ def test_a_cut_beside_a_failed_sync_of_the_ledger_cuts_nothing() -> None:
     committing = place.directory.commit()
     committing.send(None)
     truncating = place.directory.truncate(place.log, 2, now_ms=place.now_ms)
-    committing.send(None)  # the ledger's sync is under way
-    truncating.send(None)  # and another one
+    committing.send(None)  # the ledger's sync is in flight
+    truncating.send(None)  # and a second one
     place.disk.fail_next("sync", place.directory.ledger.path_of(place.directory.ledger.turn))
     drive(committing)
     with pytest.raises(StorageError, match="the ledger could not be written"):
@@ -175,7 +175,7 @@ def test_a_cut_beside_a_failed_sync_of_the_ledger_cuts_nothing() -> None:
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("waits", range(7))
 def test_a_power_cut_in_between_leaves_the_promised_part(waits: int, is_torn: bool) -> None:
-    """Never less than stays, never a hole, and never called damage; also with segments of later generations."""
+    """The kept part stays, without holes and without reported damage; also with segments of later generations."""
     for end in (3, 15, 18, 39):
         for seed in range(6 if is_torn else 1):
             place = a_log(suspends=True, is_torn=is_torn, seed=seed)
@@ -196,7 +196,7 @@ def test_a_power_cut_in_between_leaves_the_promised_part(waits: int, is_torn: bo
 def test_a_power_cut_while_a_new_segment_is_cut_to_nothing_is_not_damage(
     more: int, is_torn: bool, settles: bool
 ) -> None:
-    """The ledger vouches for everything before the segment, and the segment's name is not on the disk yet."""
+    """The ledger vouches for all records before the segment, and the segment's name is not durable yet."""
     for waits in range(8):
         for seed in range(8 if is_torn else 1):
             place = Place(suspends=True, is_torn=is_torn, seed=seed)
@@ -239,14 +239,14 @@ def test_a_segment_that_is_cut_to_nothing_is_covered_by_the_next_round() -> None
 
 
 def test_what_the_ledger_is_just_being_told_is_taken_back() -> None:
-    """The records of a round are synced and its ledger entry is on the way when a truncation comes."""
+    """The records of a round are synced and its ledger entry is in flight when a truncation begins."""
     place = Place(suspends=True)
     place.append_many(3)
     place.commit()
     place.append_many(4)
     committing = place.directory.commit()
-    committing.send(None)  # the data
-    committing.send(None)  # the ledger
+    committing.send(None)  # the sync of the data
+    committing.send(None)  # the sync of the ledger
     assert place.directory.ledger.entries[1].end_offset == 7
     assert place.log.durable_end == 3
     place.truncate(5)
@@ -261,7 +261,7 @@ def test_a_round_that_began_before_the_cut_promises_nothing() -> None:
     place = Place(suspends=True)
     place.append_many(7)
     committing = place.directory.commit()
-    committing.send(None)  # the data
+    committing.send(None)  # the sync of the data
     place.truncate(5)
     place.replicate(*(a_batch(base_offset=5 + number, leader_epoch=1) for number in range(4)))
     drive(committing)
@@ -272,13 +272,13 @@ def test_a_round_that_began_before_the_cut_promises_nothing() -> None:
 
 
 def test_a_round_that_a_cut_overtook_is_not_written_down() -> None:
-    """The ledger would vouch for records that were cut off: after a power cut the log would be called damaged."""
+    """Otherwise the ledger would vouch for truncated records, and the log would count as damaged after a power cut."""
     place = Place(suspends=True)
     place.append_many(3)
     place.commit()
     place.append_many(4)
     committing = place.directory.commit()
-    committing.send(None)  # the data
+    committing.send(None)  # the sync of the data
     place.truncate(5)
     drive(committing)
     assert place.directory.ledger.entries[1].end_offset <= 5
@@ -289,7 +289,7 @@ def test_a_round_that_a_cut_overtook_is_not_written_down() -> None:
 
 
 def test_what_is_not_replicated_stays_unstable() -> None:
-    """The marker is there but not replicated: readers of committed records must wait as before the cut."""
+    """The marker is not replicated: read_committed readers must wait as before the truncation."""
     place = Place()
     place.append(from_producer(1, 0, is_transactional=True))
     place.append_many(2)
@@ -305,7 +305,7 @@ def test_what_is_not_replicated_stays_unstable() -> None:
 
 
 def test_producer_state_of_a_tail_that_was_cut_is_not_used_after_a_crash() -> None:
-    """A clean shutdown keeps state at the very end; a cut below it does not always reach the manifest."""
+    """A clean shutdown writes a snapshot at the log end; a truncation below it does not always reach the manifest."""
     place = Place()
     for sequence in range(3):
         place.append(from_producer(5, sequence))
@@ -319,7 +319,7 @@ def test_producer_state_of_a_tail_that_was_cut_is_not_used_after_a_crash() -> No
     assert log.producers_at(20, 0).producers[5].seen[-1].last_sequence == 0
 
 
-# --- starting anew ------------------------------------------------------------------------------------------------
+# --- restarting a log ---------------------------------------------------------------------------------------------
 
 
 def restart_at(place: Place, offset: int, waits: int | None = None) -> None:
@@ -341,7 +341,7 @@ def test_a_log_that_starts_anew_forgets_everything(offset: int) -> None:
 
 
 def test_after_a_fresh_start_records_of_any_epoch_are_taken() -> None:
-    """The follower led in epoch 3 and lost; what its leader has there may be of epoch 1."""
+    """The follower led in epoch 3 and lost; its leader's records at that offset may be of epoch 1."""
     place = a_log()
     restart_at(place, 100)
     place.replicate(a_batch(base_offset=100, leader_epoch=1))
@@ -362,7 +362,7 @@ def test_a_cut_below_the_start_is_a_fresh_start() -> None:
 
 
 def test_removed_segments_do_not_come_back() -> None:
-    """What is appended after a fresh start may end just where an old segment began."""
+    """Records appended after a restart may end exactly where an old segment began."""
     place = Place()
     place.append_many(30)
     place.commit()
@@ -377,7 +377,7 @@ def test_removed_segments_do_not_come_back() -> None:
 @pytest.mark.parametrize("offset", [3, 30, 1000])
 @pytest.mark.parametrize("waits", range(9))
 def test_a_power_cut_while_starting_anew_leaves_the_old_or_the_new(waits: int, offset: int, is_torn: bool) -> None:
-    """Of a log whose front was deleted, so that its first segment is not the first that ever was."""
+    """The front of the log is deleted, so its first segment is not the original one."""
     for seed in range(8 if is_torn else 1):
         place = Place(suspends=True, is_torn=is_torn, seed=seed)
         place.append_many(30)
@@ -417,3 +417,15 @@ def test_a_fresh_start_that_fails_takes_the_log_offline() -> None:
     with pytest.raises(StorageError, match="a truncation failed"):
         restart_at(place, 100)
     assert place.log.offline_reason is not None
+
+
+def test_nothing_is_appended_while_the_end_is_cut_off() -> None:
+    """Old and new bytes could mix in the tail."""
+    place = Place(suspends=True)
+    place.append_many(5)
+    cutting = place.directory.truncate(place.log, 2, now_ms=0)
+    cutting.send(None)
+    assert place.log.written_end == 2
+    place.append()
+    with pytest.raises(AssertionError, match="appended to while it was cut"):
+        drive(cutting)

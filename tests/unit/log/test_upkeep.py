@@ -1,4 +1,4 @@
-"""Sealing, deleting from the front, retention, replacing: each leaves a log that opens wherever the power goes."""
+"""Sealing, deleting from the front, retention, replacing: the log opens whenever the power fails."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,17 +14,17 @@ from penstock.log.scrub import scrub
 from penstock.log.settings import Durability, LogSettings
 from penstock.model.errors import DiskFull, OffsetOutOfRange, StorageError
 from penstock.records.control import ControlType
-from tests.simulation.log_histories import PowerCut, drive
+from tests.simulation.log.histories import PowerCut, drive
 from tests.unit.log.place import SETTINGS, Place, a_batch, essence, from_producer, merged
 
 
 def retain(place: Place, now_ms: int) -> int:
-    """Retention, with everything replicated."""
+    """Applies retention with everything replicated."""
     place.log.advance_high_watermark(place.log.written_end)
     return drive(upkeep.apply_retention(place.log, place.disk, now_ms))
 
 
-# --- settling -----------------------------------------------------------------------------------------------------
+# --- sealing ------------------------------------------------------------------------------------------------------
 
 
 def test_settling_seals_all_but_the_active_segment() -> None:
@@ -49,7 +49,7 @@ def test_settling_again_does_nothing() -> None:
 
 
 def test_nothing_is_sealed_by_a_sync_beside_one_that_fails() -> None:
-    """A round syncs the same segment; its sync has failed, but the round waits for others and has not said so yet."""
+    """A round's sync of the same segment has failed, but the round waits for other syncs and has not reported it."""
     place = Place(suspends=True)
     place.append_many(8)
     place.log.roll()
@@ -58,7 +58,7 @@ def test_nothing_is_sealed_by_a_sync_beside_one_that_fails() -> None:
     place.disk.fail_next("sync", first)
     committing = place.directory.commit()
     committing.send(None)
-    committing.send(None)  # the first segment's sync has failed, the second's is under way
+    committing.send(None)  # the first segment's sync has failed, the second's is in flight
     place.settle()
     assert place.log.settled_segments == 0
     drive(committing)
@@ -83,7 +83,7 @@ def test_what_a_round_was_syncing_is_sealed_when_it_is_over() -> None:
 
 
 def test_sealed_segments_survive_without_a_round() -> None:
-    """What the manifest lists as sealed was synced before, whatever the ledger says."""
+    """Segments that the manifest lists as sealed were synced before, whatever the ledger holds."""
     place = Place()
     place.append_many(30)
     place.settle()
@@ -137,11 +137,11 @@ def test_a_snapshot_that_somebody_removed_is_no_trouble() -> None:
 
 
 def test_what_is_started_while_another_is_sealed_waits() -> None:
-    """Its producer state speaks of records that are not synced: after a power cut there must be none of it."""
+    """Its producer snapshot covers unsynced records: it must not exist after a power cut."""
     place = Place(suspends=True)
     place.append_many(10)
     settling = place.directory.settle()
-    settling.send(None)  # it waits for the first segment's sync
+    settling.send(None)  # waits for the first segment's sync
     for sequence in range(30):
         place.append(from_producer(5, sequence))
     drive(settling)
@@ -184,7 +184,7 @@ def test_the_new_start_survives_a_power_cut_at_once() -> None:
 
 
 def test_a_log_does_not_end_before_it_starts_after_a_power_cut() -> None:
-    """Records that were never synced are deleted, and the power goes: their offsets are not given again."""
+    """Unsynced records are deleted and the power fails: their offsets are not reused."""
     place = Place(replace(SETTINGS, durability=Durability.REPLICATED, segment_bytes=10_000))
     place.append_many(10)
     place.delete_before(8)
@@ -208,7 +208,7 @@ def test_readers_see_a_new_start_only_when_it_cannot_go_back(waits: int) -> None
 
 
 def test_nothing_is_sealed_once_a_sync_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sync of a round fails while the same file is being sealed: the next sync succeeds, and says nothing."""
+    """A round's sync fails while the same file is being sealed: the next sync succeeds, which proves nothing."""
     place = Place()
     place.append_many(30)
     seal = upkeep._seal
@@ -260,7 +260,7 @@ def test_a_segment_that_is_started_meanwhile_is_not_counted_as_sealed() -> None:
     assert len(place.log.segments) == 2
     place.log.advance_high_watermark(12)
     deleting = upkeep.delete_before(place.log, place.disk, 12)
-    deleting.send(None)  # it waits for the seal of the first segment
+    deleting.send(None)  # waits for the seal of the first segment
     place.log.roll()
     drive(deleting)
     assert place.log.settled_segments == 0
@@ -276,7 +276,7 @@ def test_a_segment_that_is_started_meanwhile_is_not_counted_as_sealed() -> None:
 
 
 def an_aging_log(settings: LogSettings) -> Place:
-    """Five segments with timestamps 1,000, 2,000 and so on, of which the last is active."""
+    """Builds five segments with timestamps 1,000, 2,000 and so on, of which the last is active."""
     place = Place(settings)
     place.now_ms = 10_000
     for number in range(1, 6):
@@ -320,7 +320,7 @@ def test_retention_stops_at_the_high_watermark() -> None:
 
 
 def test_retention_stops_at_the_first_segment_that_is_young() -> None:
-    """Order counts: a young segment in front protects what lies behind it."""
+    """A young segment protects all segments after it."""
     place = Place(replace(SETTINGS, retention_ms=1_000))
     place.now_ms = 10_000
     for timestamp_ms in (1_000, 9_000, 1_000, 1_000):
@@ -347,7 +347,7 @@ def test_without_limits_everything_stays() -> None:
 
 
 def a_log_without_timestamps(retention_ms: int = 1_000) -> Place:
-    """Appends of one record every 10 ms from 10,000 ms on."""
+    """Appends one record without a timestamp every 10 ms from 10,000 ms on."""
     place = Place(replace(SETTINGS, retention_ms=retention_ms))
     place.now_ms = 10_000
     for _ in range(40):
@@ -377,7 +377,7 @@ def test_the_age_of_records_without_timestamps_survives_a_restart(way: Callable[
     place.now_ms = restarted_ms = 10_900
     log = way(place)
     assert [segment.written_ms for segment in log.segments[:sealed]] == before[:sealed]
-    # Of the segment that was written the manifest has the time only after a clean shutdown.
+    # The manifest holds the time of the active segment only after a clean shutdown.
     assert log.active.written_ms == (before[-1] if way is Place.restart else restarted_ms)
     assert retain(place, before[0] + 1_001) == 1
     assert retain(place, restarted_ms + 1_001) > 0
@@ -399,7 +399,7 @@ def test_records_of_an_earlier_release_without_timestamps_age_from_the_start(mon
     place.now_ms = 50_000
     place.reopen()
     assert retain(place, 51_000) == 0
-    place.restart()  # from now on the manifest has the times
+    place.restart()  # from now on the manifest holds the times
     assert {segment.written_ms for segment in place.log.segments} == {50_000}
     assert retain(place, 51_001) > 0
 
@@ -491,7 +491,7 @@ def test_a_power_cut_in_between_leaves_the_old_or_the_new(waits: int, is_torn: b
 
 
 def test_a_replaced_segment_to_which_the_ledger_points_is_not_missed() -> None:
-    """Nothing was committed since it was active; the entry's segment is then part of another."""
+    """Nothing was committed after the segment was active, and then it was merged into another."""
     place = Place()
     place.append_many(15)
     place.commit()
@@ -503,6 +503,26 @@ def test_a_replaced_segment_to_which_the_ledger_points_is_not_missed() -> None:
     assert place.directory.findings.damage == []
     assert log.offline_reason is None
     assert log.written_end == 15
+
+
+def test_records_can_be_appended_while_segments_are_replaced() -> None:
+    place = a_settled_log(suspends=True)
+    old = place.log.segments[:3]
+    active, end = place.log.active, place.log.written_end
+    work = upkeep.replace_segments(place.log, place.disk, old, merged(place.log, place.disk, old))
+    appended = 0
+    with suppress(StopIteration):
+        while True:
+            work.send(None)
+            assert place.log.segments.index(active) >= place.log.settled_segments, "an active segment is not sealed"
+            place.append()
+            appended += 1
+    assert appended > 1
+    assert place.log.written_end == end + appended
+    place.commit()
+    place.cut_power()
+    assert place.directory.findings.damage == []
+    assert place.log.written_end == end + appended
 
 
 def test_only_sealed_neighbours_can_be_replaced() -> None:
@@ -521,7 +541,7 @@ def test_only_sealed_neighbours_can_be_replaced() -> None:
 
 
 def test_a_new_epoch_is_kept_before_anything_is_written_in_it() -> None:
-    """R03: else a leader that crashes at once would answer with the epoch before."""
+    """R03: otherwise a leader that crashes at once would answer with the epoch before."""
     place = Place()
     place.append_many(3, epoch=1)
     place.commit()
@@ -540,7 +560,7 @@ def test_the_manifest_names_the_log() -> None:
 
 
 def test_a_full_disk_postpones_upkeep_and_changes_nothing() -> None:
-    """No room for an index or a manifest: the log stays online as it was, and upkeep succeeds when there is room."""
+    """Without space for an index or a manifest the log stays online unchanged; upkeep succeeds once there is space."""
     place = Place()
     place.append_many(30)
     place.commit()

@@ -1,4 +1,4 @@
-"""An inventory of machines is understood, or refused with what to change; what was found becomes one page."""
+"""Inventories of machines are parsed or refused with the fix; the results of a run become one page."""
 
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def test_a_script_that_fails_tells_where_and_what() -> None:
 
 
 def test_a_directory_that_nobody_made_is_left_alone(tmp_path: Path) -> None:
-    """Neither taken over by a start nor removed by a stop."""
+    """A start does not take the directory over, and a stop does not remove it."""
     (tmp_path / "precious").write_text("mine")
     machine = Machine("here", "127.0.0.1", brokers=1, is_controller=True)
     cluster = Cluster(Inventory((machine,), directory=str(tmp_path)))
@@ -133,4 +133,4 @@ def test_all_that_was_found_is_one_page(tmp_path: Path) -> None:
     assert "| produce | **all** | **200.0** |" in text
     assert "| produce | a | 1.20 | 90 | 4,000 |" in text
     assert "produce: 9.00 CPU seconds of the brokers per GB." in text, "18 s for 2 GB"
-    assert "`penstock plan` supposes" in text
+    assert "`penstock size` supposes" in text

@@ -1,8 +1,9 @@
-"""A controller of several brokers, and the smallest world around it: a log of bytes, a clock, heartbeats."""
+"""A controller with several brokers, and a minimal environment: a log of bytes, a clock, heartbeats."""
 
 from collections.abc import Sequence
 from typing import TypeVar
 
+from harness.metadata_world import NOW_MS, Dice
 from penstock.metadata.cluster_commands import (
     AlteredPartition,
     AlterPartition,
@@ -25,13 +26,12 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.view import ELR_FEATURE
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Command
-from tests.unit.metadata.world import NOW_MS, Dice
 
 Reply = TypeVar("Reply")
 
 
 class ClusterWorld:
-    """Brokers that say that they live whenever time passes, unless they are `silent`, and which disks are `full`."""
+    """Brokers send heartbeats as time passes, except `silent` ones; brokers in `full` report full disks."""
 
     def __init__(
         self, brokers: Sequence[int] = (1, 2, 3), *, has_elr: bool = True, settings: dict[str, str] | None = None
@@ -64,7 +64,7 @@ class ClusterWorld:
         self.controller.apply(decode_record(self.log[-1]))
 
     def tick(self) -> int:
-        """Everything that is due; how many pieces it took."""
+        """Carries out all due work, and returns the number of steps."""
         pieces = 0
         while True:
             self.controller.time_passes(self.now)
@@ -72,14 +72,14 @@ class ClusterWorld:
             self.records_most = max(self.records_most, len(decision.records))
             for record in decision.records:
                 self.write(record)
-            assert decision.wake_at is not None
-            if decision.wake_at > self.now:
+            (wake,) = decision.changes
+            if wake.at_ms > self.now:
                 return pieces
             pieces += 1
             assert pieces < 1_000, "it never comes to rest"
 
     def pass_ms(self, milliseconds: int) -> None:
-        """Time passes, and whoever is not silent is heard."""
+        """Advances the clock, with heartbeats of all brokers that are not silent."""
         end = self.now + milliseconds
         while self.now < end:
             self.now = min(end, self.now + 100)
@@ -114,7 +114,7 @@ class ClusterWorld:
         )
 
     def start(self, broker_id: int, rack: str | None = None, previous_epoch: int = -1) -> None:
-        """Registers and catches up."""
+        """Registers a broker and unfences it."""
         registered = self.register(broker_id, rack, previous_epoch)
         assert registered.code is ErrorCode.NONE, registered
         assert not self.beat(broker_id).is_fenced
@@ -135,17 +135,17 @@ class ClusterWorld:
         return self.ask(command)
 
     def fill(self, *broker_ids: int) -> None:
-        """Their disks are full, and they say so."""
+        """Makes brokers report full disks."""
         self.full |= set(broker_ids)
         self.pass_ms(100)
 
     def empty(self, *broker_ids: int) -> None:
-        """There is room again."""
+        """Makes brokers report free disk space again."""
         self.full -= set(broker_ids)
         self.pass_ms(100)
 
     def kill(self, *broker_ids: int) -> None:
-        """Silent until the controller has noticed."""
+        """Silences brokers until the controller has fenced them."""
         self.silent |= set(broker_ids)
         self.pass_ms(3_100)
         for broker_id in broker_ids:
@@ -155,7 +155,7 @@ class ClusterWorld:
         self.silent.discard(broker_id)
         self.start(broker_id, previous_epoch=self.broker(broker_id).epoch if is_clean else -1)
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> Image:

@@ -1,4 +1,4 @@
-"""The controller puts replicas where they should lie, bounded and by itself."""
+"""The controller moves replicas and leaders to a balanced placement, automatically and in bounded steps."""
 
 from collections import Counter
 from itertools import pairwise
@@ -29,7 +29,7 @@ def led(world: ClusterWorld) -> Counter[int]:
 
 
 def catch_up(world: ClusterWorld) -> None:
-    """Whoever is on its way arrives."""
+    """Lets all moving replicas join the ISR."""
     by_leader: dict[int, list[NewIsr]] = {}
     for topic, number, partition in world.controller.index.moving:
         isr = tuple(dict.fromkeys((*partition.isr, *partition.adding_replicas)))

@@ -1,4 +1,4 @@
-"""Brokers register, live, shut down, fall silent and are forgotten."""
+"""Brokers: registration, heartbeats, controlled shutdown, fencing, unregistration."""
 
 import pytest
 
@@ -81,7 +81,7 @@ def test_a_controller_that_stood_still_fences_nobody() -> None:
 
 
 def test_after_a_stall_it_listens_before_it_judges() -> None:
-    """R34: a broker that was nearly given up, and whose heartbeat came in while the controller stood still."""
+    """R34: a broker close to its session timeout whose heartbeat arrived while the controller was stalled."""
     world = ClusterWorld()
     world.silent = {3}
     world.pass_ms(2_900)
@@ -172,7 +172,7 @@ def test_a_broker_must_support_what_the_cluster_has_agreed_on() -> None:
 
 
 def test_who_may_have_lost_records_is_no_longer_eligible() -> None:
-    """R10: the last replica standing comes back without its records."""
+    """R10: the last eligible replica returns without its records."""
     world = ClusterWorld()
     world.create((1, 2, 3))
     for broker_id in (1, 2, 3):
@@ -206,7 +206,7 @@ def test_who_may_lack_only_what_was_not_synced_is_distrusted_only_there() -> Non
 
 
 def test_an_answer_that_was_lost_makes_nobody_suspect() -> None:
-    """Only an epoch in which others could count on the broker must have been known to it."""
+    """A broker must know its last active epoch, not later registrations whose response was lost."""
     world = ClusterWorld()
     world.create((1, 2, 3))
     for broker_id in (1, 2, 3):
@@ -269,7 +269,7 @@ def test_a_fenced_broker_may_stop_at_once_and_one_that_stopped_stays_out() -> No
     assert world.broker(1).is_active
 
 
-# --- leaving for good -------------------------------------------------------------------------------------------------
+# --- unregistration ---------------------------------------------------------------------------------------------------
 
 
 def test_a_forgotten_broker_is_in_sync_nowhere() -> None:

@@ -1,3 +1,4 @@
+from harness.metadata_world import ControllerWorld
 from penstock.metadata.changes import changes_between
 from penstock.metadata.commands import (
     ConfigChanges,
@@ -11,7 +12,6 @@ from penstock.metadata.commands import (
 )
 from penstock.metadata.image import BROKER, TOPIC
 from penstock.metadata.shelves import Resource
-from tests.unit.metadata.world import ControllerWorld
 
 
 def test_what_a_server_has_to_do() -> None:

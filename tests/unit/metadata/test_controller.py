@@ -1,7 +1,8 @@
-"""What one Kafka node cannot be asked; the rest is held against a running one in tests/compatibility."""
+"""Cases that a single Kafka node cannot show; the rest is compared with a running Kafka in tests/compatibility."""
 
 import pytest
 
+from harness.metadata_world import NOW_MS, ControllerWorld
 from penstock.metadata.commands import (
     AllocateProducerIds,
     ConfigChanges,
@@ -21,7 +22,6 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.settings.setting import Source
 from penstock.model.errors import ErrorCode
 from penstock.model.shard import Command
-from tests.unit.metadata.world import NOW_MS, ControllerWorld
 
 INT64_MAX = 2**63 - 1
 
@@ -100,7 +100,7 @@ def test_deletion_may_be_switched_off() -> None:
 
 
 def test_growing_too_much_at_once_is_refused_whole() -> None:
-    """Kafka answers an unknown error here, and keeps those partitions that still fitted."""
+    """Kafka answers with an unknown error here, and creates the partitions that still fit."""
     world = ControllerWorld()
     world.ask(CreateTopics((NewTopic("a"), NewTopic("b"))))
     grown = world.ask(CreatePartitions((MorePartitions("a", 6001), MorePartitions("b", 6001))))

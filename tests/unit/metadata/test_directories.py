@@ -1,4 +1,4 @@
-"""Brokers report damaged replicas (AssignReplicasToDirs): others lead, and a last copy is never given up."""
+"""Damage reports of brokers (AssignReplicasToDirs): other replicas lead, and a last copy is never discarded."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_damaged_leader_hands_over() -> None:
 
 
 def test_a_damaged_follower_begins_a_leader_epoch_once() -> None:
-    """In one leader epoch and one life nobody goes back: the leader would take an empty log for a whole one."""
+    """Within one leader and broker epoch a follower's offset never goes back: its empty log would count as complete."""
     world = a_world()
     report(world, 3)
     partition = world.partition()

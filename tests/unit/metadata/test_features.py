@@ -1,4 +1,4 @@
-"""Levels of features go up when every node can follow, and down only when somebody says so."""
+"""Feature levels rise when every node supports them, and fall only on request."""
 
 import pytest
 

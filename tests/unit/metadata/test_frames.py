@@ -21,7 +21,7 @@ def test_without_a_version_the_newest_is_written() -> None:
 
 @pytest.mark.parametrize("data", [b"\x00\x14\x00\x00", b"\x02\x14\x00\x00", b"\x01\x06\x00\x00", b"\x01\x14\x01\x00"])
 def test_what_is_not_known_is_refused(data: bytes) -> None:
-    """A node that skipped a record would hold another cluster than the others."""
+    """A node that skipped a record would have another image than the other nodes."""
     with pytest.raises(UnsupportedVersion):
         decode_record(data)
 

@@ -1,4 +1,4 @@
-"""Who cannot write leads, and is in sync, only where nobody else could; who can again comes back."""
+"""A broker without disk space leads and stays in the ISR only where no other can; it returns when space is free."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.unit.metadata.cluster_world import ClusterWorld
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """Three partitions, each led by another."""
+    """Three partitions with different leaders."""
     world = ClusterWorld()
     world.create((1, 2, 3), (2, 3, 1), (3, 1, 2))
     return world

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.metadata.declare import MetadataRecord
-from penstock.metadata.draft import APPLY, InconsistentRecord
+from penstock.metadata.draft import APPLY, InconsistentRecord, applied
 from penstock.metadata.frames import RECORD_TYPES
 from penstock.metadata.image import BROKER, TOPIC, Image
 from penstock.metadata.records import (
@@ -63,7 +63,7 @@ def broker(epoch: int = 7, *, fenced: bool = True) -> RegisterBrokerRecord:
 
 
 def image(*records: MetadataRecord) -> Image:
-    return Image().apply(records)
+    return applied(Image(), records)
 
 
 def orders(*records: MetadataRecord) -> Image:
@@ -103,27 +103,28 @@ def test_a_new_leader_begins_a_new_epoch_and_every_change_counts() -> None:
 def test_the_old_image_stays_as_it_was() -> None:
     before = orders(config(TOPIC, "orders", "retention.ms", "5"))
     copy = orders(config(TOPIC, "orders", "retention.ms", "5"))
-    before.apply([RemoveTopicRecord(topic_id=ORDERS)])
-    before.apply([PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=3)])
-    before.apply([config(TOPIC, "orders", "retention.ms", None)])
+    applied(before, [RemoveTopicRecord(topic_id=ORDERS)])
+    applied(before, [PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=3)])
+    applied(before, [config(TOPIC, "orders", "retention.ms", None)])
     assert before == copy
 
 
 def test_a_deleted_topic_takes_everything_with_it() -> None:
     assert orders(config(TOPIC, "orders", "retention.ms", "5"), RemoveTopicRecord(topic_id=ORDERS)) == Image()
-    one_by_one = orders(config(TOPIC, "orders", "retention.ms", "5")).apply([RemoveTopicRecord(topic_id=ORDERS)])
+    one_by_one = applied(orders(config(TOPIC, "orders", "retention.ms", "5")), [RemoveTopicRecord(topic_id=ORDERS)])
     assert one_by_one == Image()
 
 
 def test_a_name_may_be_taken_again_in_the_same_batch() -> None:
-    again = orders().apply(
+    again = applied(
+        orders(),
         [
             config(TOPIC, "orders", "retention.ms", "5"),
             RemoveTopicRecord(topic_id=ORDERS),
             TopicRecord(name="orders", topic_id=BILLS),
             partition(BILLS),
             config(TOPIC, "orders", "segment.ms", "6"),
-        ]
+        ],
     )
     assert again.topics["orders"].topic_id == BILLS
     assert again.topic_by_id(ORDERS) is None
@@ -134,16 +135,16 @@ def test_a_name_may_be_taken_again_in_the_same_batch() -> None:
 def test_names_that_collide_are_remembered_until_the_last_is_gone() -> None:
     both = image(TopicRecord(name="a.b", topic_id=ORDERS), TopicRecord(name="a_b", topic_id=BILLS))
     assert both.unified_names["a_b"] == ("a.b", "a_b")
-    one = both.apply([RemoveTopicRecord(topic_id=ORDERS)])
+    one = applied(both, [RemoveTopicRecord(topic_id=ORDERS)])
     assert one.unified_names["a_b"] == ("a_b",)
-    assert "a_b" not in one.apply([RemoveTopicRecord(topic_id=BILLS)]).unified_names
+    assert "a_b" not in applied(one, [RemoveTopicRecord(topic_id=BILLS)]).unified_names
     assert not len(image(TopicRecord(name="ab", topic_id=ORDERS)).unified_names)
 
 
 def test_settings_come_and_go() -> None:
     found = image(config(BROKER, "", "a", "1"), config(BROKER, "", "b", "2"), config(BROKER, "", "a", None))
     assert found.config(BROKER, "") == {"b": "2"}
-    assert found.apply([config(BROKER, "", "b", None)]) == Image()
+    assert applied(found, [config(BROKER, "", "b", None)]) == Image()
     assert found.config(BROKER, "1") == {}
 
 
@@ -155,7 +156,7 @@ def test_a_broker_is_fenced_and_unfenced() -> None:
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1),
     ]
     for record in up:
-        assert found.apply([record]).brokers[1].is_active
+        assert applied(found, [record]).brokers[1].is_active
     active = image(broker(fenced=False))
     down: list[MetadataRecord] = [
         FenceBrokerRecord(id=1, epoch=7),
@@ -163,37 +164,37 @@ def test_a_broker_is_fenced_and_unfenced() -> None:
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, in_controlled_shutdown=1),
     ]
     for record in down:
-        assert not active.apply([record]).brokers[1].is_active
+        assert not applied(active, [record]).brokers[1].is_active
     kept = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7)
-    assert active.apply([kept]) == active
-    assert not active.apply([UnregisterBrokerRecord(broker_id=1, broker_epoch=7)]).brokers
+    assert applied(active, [kept]) == active
+    assert not applied(active, [UnregisterBrokerRecord(broker_id=1, broker_epoch=7)]).brokers
 
 
 def test_a_metadata_transaction_counts_when_it_ends() -> None:
     begun = image(BeginTransactionRecord(name="x"), TopicRecord(name="orders", topic_id=ORDERS))
     assert not len(begun.topics)
-    later = begun.apply([partition(ORDERS), partition(ORDERS, 1)])
-    assert later.apply([EndTransactionRecord()]) == orders()
-    assert later.apply([AbortTransactionRecord(reason="y")]) == Image()
+    later = applied(begun, [partition(ORDERS), partition(ORDERS, 1)])
+    assert applied(later, [EndTransactionRecord()]) == orders()
+    assert applied(later, [AbortTransactionRecord(reason="y")]) == Image()
 
 
 def test_eligible_leaders_are_cleared_for_one_topic_or_all() -> None:
     two = orders(TopicRecord(name="bills", topic_id=BILLS), partition(BILLS))
-    one = two.apply([ClearElrRecord(topic_name="orders")])
+    one = applied(two, [ClearElrRecord(topic_name="orders")])
     assert not one.topics["orders"].partitions[0].eligible_leader_replicas
     assert one.topics["bills"].partitions[0].eligible_leader_replicas == (2,)
-    none = two.apply([ClearElrRecord(topic_name="")])
+    none = applied(two, [ClearElrRecord(topic_name="")])
     assert not none.topics["bills"].partitions[0].eligible_leader_replicas
 
 
 def test_features_and_quotas() -> None:
     found = image(FeatureLevelRecord(name="group.version", feature_level=1))
     assert found.features == {"group.version": 1}
-    assert found.apply([FeatureLevelRecord(name="group.version", feature_level=0)]) == Image()
+    assert applied(found, [FeatureLevelRecord(name="group.version", feature_level=0)]) == Image()
     user = (EntityData(entity_type="user", entity_name=None),)
     limited = image(ClientQuotaRecord(entity=user, key="producer_byte_rate", value=5.0, remove=False))
     assert limited.quotas == {(("user", None),): {"producer_byte_rate": 5.0}}
-    gone = limited.apply([ClientQuotaRecord(entity=user, key="producer_byte_rate", value=0.0, remove=True)])
+    gone = applied(limited, [ClientQuotaRecord(entity=user, key="producer_byte_rate", value=0.0, remove=True)])
     assert gone == Image()
 
 
@@ -216,14 +217,14 @@ def test_features_and_quotas() -> None:
 def test_a_record_that_does_not_fit_stops_everything(record: MetadataRecord) -> None:
     before = orders(broker(), ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000))
     with pytest.raises(InconsistentRecord):
-        before.apply([record])
+        applied(before, [record])
 
 
 def test_a_new_topic_copies_one_shelf_and_shares_the_rest() -> None:
-    """A cluster of 100,000 partitions takes a topic in tens of microseconds; benchmarks/micro/bench_metadata.py."""
+    """A cluster of 100,000 partitions adds a topic in tens of microseconds; benchmarks/micro/bench_metadata.py."""
     records = [TopicRecord(name=f"topic-{n}", topic_id=n.to_bytes(16, "big")) for n in range(5000)]
     before = image(*records)
-    after = before.apply([TopicRecord(name="orders", topic_id=ORDERS), partition(ORDERS)])
+    after = applied(before, [TopicRecord(name="orders", topic_id=ORDERS), partition(ORDERS)])
     for old, new in ((before.topics, after.topics), (before.topic_names, after.topic_names)):
         shelves = zip(old._shelves, new._shelves, strict=True)
         assert sum(one is not other for one, other in shelves) == 1

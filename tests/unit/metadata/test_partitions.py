@@ -1,13 +1,13 @@
-"""Who is in sync, who may lead, and who is elected."""
+"""ISR changes, eligible leaders, and elections."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from penstock.metadata.cluster_commands import AlterPartition, ElectLeaders, PartitionRef
+from penstock.metadata.cluster_commands import AlterPartition, Assigned, AssignReplicas, ElectLeaders, PartitionRef
 from penstock.metadata.commands import ConfigChanges, IncrementalAlterConfigs, Operation
-from penstock.metadata.image import BROKER, TOPIC, Partition
+from penstock.metadata.image import BROKER, LOST_DIRECTORY, TOPIC, Partition
 from penstock.metadata.partition_change import Election, Rules, change_record, settle
 from penstock.metadata.records import PartitionRecord
 from penstock.model.epochs import INT32_EPOCH_MAX, EpochsExhausted
@@ -84,7 +84,7 @@ def test_unknown_topics_partitions_and_senders() -> None:
 
 
 def test_a_replica_of_an_earlier_life_is_not_in_sync() -> None:
-    """R08: it may have lost what the leader saw it fetch."""
+    """R08: the replica may have lost records that the leader saw it fetch."""
     world = ClusterWorld()
     world.create((1, 2, 3))
     world.kill(3)
@@ -95,7 +95,7 @@ def test_a_replica_of_an_earlier_life_is_not_in_sync() -> None:
 
 
 def test_what_was_refused_as_ineligible_is_refused_for_good() -> None:
-    """The leader commits without who was refused; a copy of its request that comes late must not bring it in."""
+    """The leader commits without the refused replica; a late copy of its request must not add the replica."""
     world = ClusterWorld()
     world.create((1, 2, 3))
     world.sync(1, 2)
@@ -261,7 +261,7 @@ def test_allowing_it_elects_at_once() -> None:
     assert world.partition().leader == 3
 
 
-# --- one partition by itself ------------------------------------------------------------------------------------------
+# --- partition functions ----------------------------------------------------------------------------------------------
 
 
 def partition(**other: Any) -> Partition:
@@ -287,7 +287,7 @@ def test_the_last_known_leader_goes_first_when_records_are_given_up() -> None:
 
 
 def at_the_end(*, leader_epoch: int, partition_epoch: int) -> ClusterWorld:
-    """Partitions 0, with these epochs, and 1 of a topic."""
+    """Creates partitions 0, with these epochs, and 1 of a topic."""
     world = ClusterWorld()
     world.create((1, 2, 3), (1, 2, 3))
     topic = world.image.topics["orders"]
@@ -323,3 +323,12 @@ def test_the_last_leader_epoch_is_not_followed_by_another() -> None:
     with pytest.raises(EpochsExhausted, match="last epoch"):
         settle(partition, partition, frozenset({2, 3}), Rules())
     assert settle(partition, partition, frozenset({1, 2}), Rules()).leader_epoch == INT32_EPOCH_MAX
+
+
+def test_a_damaged_replica_is_refused_at_the_last_leader_epoch() -> None:
+    world = at_the_end(leader_epoch=INT32_EPOCH_MAX, partition_epoch=0)
+    before, topic_id = world.partition(), world.image.topics["orders"].topic_id
+    damaged = Assigned(LOST_DIRECTORY, topic_id, 0)
+    reply = world.ask(AssignReplicas(3, world.broker(3).epoch, (damaged,)))
+    assert reply.replicas[0].code is ErrorCode.INVALID_REQUEST
+    assert world.partition() == before

@@ -2,12 +2,12 @@ from collections import Counter
 
 import pytest
 
+from harness.metadata_world import Dice
 from penstock.metadata.commands import Refusal
 from penstock.metadata.image import Broker
 from penstock.metadata.placement import assign, assign_all, place, place_all
 from penstock.metadata.view import REPLICAS_PER_PIECE, finished
 from penstock.model.errors import ErrorCode
-from tests.unit.metadata.world import Dice
 
 
 def broker(
@@ -72,7 +72,7 @@ def test_partitions_by_hand_need_somebody_who_can_lead() -> None:
 
 
 def test_racks_of_different_sizes_are_kept_apart_all_the_same() -> None:
-    """KIP-36: as far as there are racks, no two replicas of a partition share one, though the small ones bear more."""
+    """KIP-36: a partition's replicas are in different racks as far as racks suffice; small racks then hold more."""
     brokers = cluster(*(broker(n, rack="aaab"[n % 4]) for n in range(8)), broker(8, rack="c"))
     for factor, different in ((2, 2), (3, 3), (5, 3)):
         for replicas in place(brokers, 300, factor, Dice()):

@@ -1,4 +1,4 @@
-"""Partitions move to other brokers."""
+"""Reassignment of partitions to other brokers."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_move_ends_when_those_who_come_are_in_sync(world: ClusterWorld) -> Non
 
 
 def test_a_replica_that_has_left_ends_an_epoch(world: ClusterWorld) -> None:
-    """Or its fetches would still be taken for a replica's."""
+    """Otherwise its fetches would still count as a replica's."""
     world.reassign((1, 2))
     after = world.partition()
     assert (shown(after), after.leader, after.leader_epoch) == (((1, 2), (), ()), 1, 1)
@@ -114,7 +114,7 @@ def test_a_move_does_not_end_below_the_minimum(world: ClusterWorld) -> None:
 
 
 def test_those_who_are_eligible_do_not_leave_while_too_few_are_whole(world: ClusterWorld) -> None:
-    """One is in sync and one more has every record; should the one turn out to have lost its disk, the other leads."""
+    """One replica is in sync and another is eligible; if the first turns out to have lost its disk, the other leads."""
     world.reassign((1, 4, 5))
     world.kill(2, 3)
     world.sync(1, 4)
@@ -150,7 +150,7 @@ def test_a_broker_copies_a_bounded_number_at_a_time_and_the_throttle_ends_by_its
     def copied() -> list[int]:
         now = copying(4, world.controller.index.of_broker(4), world.controller.settings)
         assert now.bytes_per_second_max == 50 * 1024 * 1024
-        return [placed.number for placed in now.partitions]
+        return [entry.number for entry in now.partitions]
 
     assert copied() == [0, 1]
     world.sync(1, 2, 3, 4, index=0)

@@ -1,9 +1,10 @@
-"""An image told as records, and an index that follows images."""
+"""An image as records, and an index that follows images."""
 
 import pytest
 
 from penstock.metadata.cluster_commands import DecommissionBroker
 from penstock.metadata.commands import CreateTopics, DeleteTopics, NewTopic, TopicRef
+from penstock.metadata.draft import applied
 from penstock.metadata.frames import decode_record, encode_record
 from penstock.metadata.image import Image
 from penstock.metadata.index import PartitionIndex
@@ -26,7 +27,7 @@ from tests.unit.metadata.cluster_world import ClusterWorld
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """Something of everything."""
+    """A cluster with every kind of state."""
     world = ClusterWorld(brokers=(1, 2, 3, 4))
     world.create((1, 2, 3), (2, 3, 4), (3, 4, 1), (4, 1, 2))
     world.create((1, 2), name="bills.eu", retention_ms="5")
@@ -76,16 +77,16 @@ def world() -> ClusterWorld:
 
 def test_a_snapshot_is_the_image(world: ClusterWorld) -> None:
     stored = [encode_record(record) for record in records_of(world.image)]
-    assert Image().apply(decode_record(data) for data in stored) == world.image
+    assert applied(Image(), map(decode_record, stored)) == world.image
     assert [encode_record(record) for record in records_of(world.image)] == stored
 
 
 def test_a_controller_that_read_a_snapshot_believes_as_much_as_one_that_read_the_log(world: ClusterWorld) -> None:
-    """A broker that never learned of its last registration names an earlier epoch: the last in which it was active."""
+    """A broker that missed the response to its last registration names an earlier epoch: the last active one."""
     active_epoch = world.broker(3).epoch
     world.register(3, previous_epoch=active_epoch)
     assert world.broker(3).epoch > active_epoch
-    image = Image().apply(records_of(world.image))
+    image = applied(Image(), records_of(world.image))
     assert image == world.image
     world.controller.revert(image)
     assert world.register(3, previous_epoch=active_epoch).code is ErrorCode.NONE
@@ -97,8 +98,8 @@ def test_what_happens_meanwhile_is_not_in_it(world: ClusterWorld) -> None:
     first = [next(writer) for _ in range(8)]
     world.ask(DeleteTopics((TopicRef("orders"),)))
     world.ask(CreateTopics((NewTopic("later"),)))
-    assert Image().apply([*first, *writer]) == before
-    assert Image().apply(records_of(world.image)) == world.image
+    assert applied(Image(), [*first, *writer]) == before
+    assert applied(Image(), records_of(world.image)) == world.image
 
 
 def test_half_a_transaction_belongs_to_no_snapshot(world: ClusterWorld) -> None:
@@ -117,7 +118,7 @@ def test_an_index_is_the_same_however_it_came_to_its_image(world: ClusterWorld) 
 
 
 def telling(index: PartitionIndex) -> list[object]:
-    """All that it can be asked; brokers that have nothing do not count."""
+    """Returns every answer of the index; brokers without partitions do not count."""
     counts = (index.led, index.preferred, index.held, index.arriving)
     brokers = sorted({number for count in counts for number in count})
     return [

@@ -1,4 +1,4 @@
-"""The quorum's control records as bytes."""
+"""Encoding of the quorum's control records."""
 
 from penstock.raft import control
 from penstock.raft.ports import LeaderChange

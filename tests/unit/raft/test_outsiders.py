@@ -1,4 +1,4 @@
-"""Requests and replies that no replica of the quorum sends: they change nothing, and epochs end without an overflow."""
+"""Requests and replies that no replica of the quorum sends: they change nothing, and epochs do not overflow."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ from penstock.raft.ports import SnapshotId
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
 from penstock.raft.roles import QuorumState, Role
 from penstock.raft.settings import QuorumSettings
-from tests.simulation.raft_disk import Entry
-from tests.unit.raft.stage import KEYS, Alone, a_vote
+from tests.simulation.raft_core.disk import Entry
+from tests.unit.raft.lone_replica import KEYS, LoneReplica, a_vote
 
 OUTSIDER = ReplicaKey(77, b"o" * 16)
 OWN = 7
@@ -31,9 +31,9 @@ LIMIT = QuorumSettings().epochs_ahead_max
 SOMETHING = (Entry(OWN, 1),)
 
 
-def in_epoch(epoch: int = OWN, **rest: Any) -> Alone:
-    """A follower of node 2 with a record."""
-    return Alone(stored=QuorumState(epoch, leader_id=2), entries=SOMETHING, **rest)
+def in_epoch(epoch: int = OWN, **rest: Any) -> LoneReplica:
+    """A follower of node 2 with one record."""
+    return LoneReplica(stored=QuorumState(epoch, leader_id=2), entries=SOMETHING, **rest)
 
 
 def warnings(effects: list[Effect]) -> list[str]:
@@ -71,7 +71,7 @@ def test_an_epoch_too_far_ahead_is_refused_and_reported(number: int, epoch: int)
 
 @pytest.mark.parametrize("request_", requests_in(OWN + LIMIT)[:4])
 def test_an_epoch_that_elections_can_explain_is_accepted(request_: Any) -> None:
-    """KIP-853: also from a candidate or leader that the log does not name yet."""
+    """KIP-853: also from a candidate or leader that is not yet in this log's voter set."""
     node = in_epoch()
     assert node.asked(request_).error is ErrorCode.NONE
     assert node.raft.epoch == OWN + LIMIT
@@ -89,7 +89,7 @@ def test_a_reply_too_far_ahead_counts_as_none() -> None:
 
 
 def test_an_empty_replica_joins_a_cluster_of_any_epoch() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.wait()
     number = node.sent(Vote)[0].number
     node.step(Answered(number, VoteReply(ErrorCode.FENCED_LEADER_EPOCH, 5 * LIMIT, 2, is_granted=False)))
@@ -98,7 +98,7 @@ def test_an_empty_replica_joins_a_cluster_of_any_epoch() -> None:
 
 @pytest.mark.parametrize("stored", [QuorumState(INT32_EPOCH_MAX), QuorumState(INT32_EPOCH_MAX, leader_id=2)])
 def test_after_the_last_epoch_there_is_no_election_and_a_warning(stored: QuorumState) -> None:
-    node = Alone(stored=stored, entries=SOMETHING)
+    node = LoneReplica(stored=stored, entries=SOMETHING)
     found: list[str] = []
     for _ in range(20):
         node.now = node.raft.wake_at
@@ -110,18 +110,18 @@ def test_after_the_last_epoch_there_is_no_election_and_a_warning(stored: QuorumS
 
 
 def test_a_leader_of_the_last_epoch_stays_resigned() -> None:
-    node = Alone(stored=QuorumState(INT32_EPOCH_MAX, leader_id=1, voted_for=KEYS[1]), entries=SOMETHING)
+    node = LoneReplica(stored=QuorumState(INT32_EPOCH_MAX, leader_id=1, voted_for=KEYS[1]), entries=SOMETHING)
     assert warnings(node.wait())
     assert (node.role(), node.raft.epoch) == (Role.RESIGNED, INT32_EPOCH_MAX)
 
 
 def test_the_last_epoch_itself_can_be_led() -> None:
-    node = Alone(stored=QuorumState(INT32_EPOCH_MAX - 1), entries=SOMETHING)
+    node = LoneReplica(stored=QuorumState(INT32_EPOCH_MAX - 1), entries=SOMETHING)
     node.elect()
     assert node.raft.epoch == INT32_EPOCH_MAX
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- replica keys -----------------------------------------------------------------------------------------------------
 
 WRONG_KEYS = [ReplicaKey(1, b"x" * 16), ReplicaKey(2, KEYS[1].directory_id), ReplicaKey(-1), ReplicaKey(-1, b"x" * 16)]
 
@@ -140,10 +140,10 @@ def test_a_request_for_another_voter_changes_nothing(kind: type, key: ReplicaKey
     assert (node.raft.replica.state, node.role()) == (state, role)
 
 
-def knowing_directories(*, is_committed: bool) -> Alone:
-    """A follower whose log has a voter set, which is committed or not."""
+def knowing_directories(*, is_committed: bool) -> LoneReplica:
+    """A follower whose log holds a voter set, committed or not."""
     voters = VoterSet(Voter(KEYS[node_id]) for node_id in (1, 2, 3))
-    node = Alone(stored=QuorumState(OWN, leader_id=2), entries=(Entry(OWN, voters), Entry(OWN, 1)))
+    node = LoneReplica(stored=QuorumState(OWN, leader_id=2), entries=(Entry(OWN, voters), Entry(OWN, 1)))
     high_watermark = 2 if is_committed else 0
     number = node.sent(Fetch)[0].number
     node.step(Answered(number, FetchReply(ErrorCode.NONE, OWN, 2, high_watermark, 0)))
@@ -154,7 +154,7 @@ def knowing_directories(*, is_committed: bool) -> Alone:
 def test_a_voter_key_needs_the_directory_once_a_committed_voter_set_has_it(
     is_committed: bool, error: ErrorCode
 ) -> None:
-    """Before, a candidate that must be elected may not know it: what it lacks is not committed."""
+    """Before that, the right candidate may lack the voter set, because it is not committed."""
     for request in (
         a_vote(OWN + 1, voter=ReplicaKey(1), last_epoch=OWN + 1),
         BeginEpoch(OWN + 1, 3, ReplicaKey(1)),

@@ -1,4 +1,4 @@
-"""One replica alone: what it wants done about an event, and in which order."""
+"""One replica: the effects of each event, and their order."""
 
 import pytest
 
@@ -22,22 +22,23 @@ from penstock.raft.replica import Inconsistent
 from penstock.raft.replicas import ReplicaKey, Voter
 from penstock.raft.roles import MOVES, QuorumState, Role
 from penstock.raft.settings import QuorumSettings
-from tests.simulation.raft_disk import Entry, Snapshot
-from tests.unit.raft.stage import KEYS, Alone, NoChance, a_vote
+from tests.simulation.raft_core.disk import Entry, Snapshot
+from tests.unit.raft.lone_replica import KEYS, LoneReplica, NoChance, a_vote
 
 # --- votes ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_vote_is_on_disk_before_it_is_told() -> None:
-    node = Alone()
+    node = LoneReplica()
     effects = node.step(Asked("token", a_vote(3)))
     assert [type(effect) for effect in effects] == [Persist, Persist, Answer]
     assert effects[1] == Persist(QuorumState(3, -1, KEYS[2]))
     assert node.role() is Role.VOTED
+    assert node.reports == ["quorum-vote"]
 
 
 def test_one_vote_per_epoch() -> None:
-    node = Alone()
+    node = LoneReplica()
     assert node.asked(a_vote(3, candidate=2)).is_granted
     assert not node.asked(a_vote(3, candidate=3)).is_granted
     assert node.asked(a_vote(3, candidate=2)).is_granted, "the answer was lost, and the question comes again"
@@ -45,7 +46,7 @@ def test_one_vote_per_epoch() -> None:
 
 
 def test_a_vote_outlives_a_crash() -> None:
-    node = Alone(stored=QuorumState(3, -1, KEYS[2]))
+    node = LoneReplica(stored=QuorumState(3, -1, KEYS[2]))
     assert node.role() is Role.VOTED
     assert not node.asked(a_vote(3, candidate=3)).is_granted
 
@@ -54,33 +55,33 @@ def test_a_vote_outlives_a_crash() -> None:
     ("last_epoch", "end_offset", "is_granted"), [(1, 9, False), (2, 1, False), (2, 2, True), (2, 3, True), (3, 1, True)]
 )
 def test_only_a_log_that_is_as_far_is_elected(last_epoch: int, end_offset: int, is_granted: bool) -> None:
-    node = Alone(entries=(Entry(1, 10), Entry(2, 20)))
+    node = LoneReplica(entries=(Entry(1, 10), Entry(2, 20)))
     assert node.asked(a_vote(5, last_epoch=last_epoch, end_offset=end_offset)).is_granted is is_granted
 
 
 def test_a_vote_of_an_old_epoch_is_fenced() -> None:
-    node = Alone(stored=QuorumState(7))
+    node = LoneReplica(stored=QuorumState(7))
     reply = node.asked(a_vote(6))
     assert (reply.error, reply.epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 7)
 
 
 def test_a_vote_meant_for_another_directory_is_refused() -> None:
-    node = Alone()
+    node = LoneReplica()
     reply = node.asked(a_vote(1, voter=ReplicaKey(1, b"x" * 16)))
     assert (reply.error, reply.is_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
 
 
 def test_a_pre_vote_binds_nobody() -> None:
-    node = Alone(stored=QuorumState(3))
+    node = LoneReplica(stored=QuorumState(3))
     assert node.asked(a_vote(3, candidate=2, is_pre_vote=True)).is_granted
     assert node.asked(a_vote(3, candidate=3, is_pre_vote=True)).is_granted
     assert node.raft.replica.state == QuorumState(3)
 
 
 def test_who_hears_its_leader_grants_no_pre_vote() -> None:
-    node = Alone(stored=QuorumState(3, leader_id=3))
+    node = LoneReplica(stored=QuorumState(3, leader_id=3))
     assert node.asked(a_vote(3, is_pre_vote=True)).is_granted, "it has not heard from it yet"
-    fetch = Alone(stored=QuorumState(3, leader_id=3))
+    fetch = LoneReplica(stored=QuorumState(3, leader_id=3))
     fetch.step(Answered(fetch.sent(Fetch)[0].number, FetchReply(ErrorCode.NONE, 3, 3, 0, 0)))
     assert not fetch.asked(a_vote(3, is_pre_vote=True)).is_granted
     fetch.now = 1_999
@@ -90,13 +91,13 @@ def test_who_hears_its_leader_grants_no_pre_vote() -> None:
 
 
 def test_a_candidate_is_not_resumed_after_a_crash() -> None:
-    """The votes of its last life were for the log that it had then."""
-    node = Alone(stored=QuorumState(3, -1, KEYS[1]))
+    """Votes of its previous life were for the log that it had then."""
+    node = LoneReplica(stored=QuorumState(3, -1, KEYS[1]))
     assert node.role() is Role.VOTED
 
 
 def test_a_leader_does_not_lead_on_after_a_crash() -> None:
-    node = Alone(stored=QuorumState(3, 1, KEYS[1]))
+    node = LoneReplica(stored=QuorumState(3, 1, KEYS[1]))
     assert node.role() is Role.RESIGNED
     assert not node.asked(a_vote(3)).is_granted
     node.wait()
@@ -104,7 +105,7 @@ def test_a_leader_does_not_lead_on_after_a_crash() -> None:
 
 
 def test_an_epoch_that_only_the_log_knows_counts() -> None:
-    node = Alone(stored=QuorumState(3), entries=(Entry(5, 1),))
+    node = LoneReplica(stored=QuorumState(3), entries=(Entry(5, 1),))
     assert node.effects == [Persist(QuorumState(5))]
 
 
@@ -112,7 +113,7 @@ def test_an_epoch_that_only_the_log_knows_counts() -> None:
 
 
 def test_an_election_takes_two_rounds() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.wait()
     assert node.role() is Role.PROSPECTIVE
     assert [send.request.epoch for send in node.sent(Vote)] == [0, 0]  # type: ignore[union-attr]
@@ -123,10 +124,11 @@ def test_an_election_takes_two_rounds() -> None:
     assert node.role() is Role.LEADER
     assert [type(effect) for effect in node.effects] == [Persist, LeaderKnown, SyncLog, Send, Send]
     assert len(node.sent(BeginEpoch)) == 2
+    assert node.reports == ["quorum-candidate", "quorum-leader"]
 
 
 def test_answers_to_an_older_campaign_do_not_count() -> None:
-    node = Alone(voters=5)
+    node = LoneReplica(voters=5)
     node.wait()
     old = node.sent(Vote)
     node.wait()
@@ -138,7 +140,7 @@ def test_answers_to_an_older_campaign_do_not_count() -> None:
 
 
 def test_a_single_voter_elects_itself_and_waits_for_its_disk() -> None:
-    node = Alone(voters=1)
+    node = LoneReplica(voters=1)
     node.wait()
     assert node.role() is Role.LEADER
     assert node.raft.high_watermark == 0
@@ -146,7 +148,7 @@ def test_a_single_voter_elects_itself_and_waits_for_its_disk() -> None:
 
 
 def test_records_are_committed_when_a_majority_has_them_on_disk() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     end_offset = node.raft.append(1, 77, 0).end_offset
     assert node.fetched(2, end_offset) is None, "it has nothing to hear, and waits"
@@ -155,7 +157,7 @@ def test_records_are_committed_when_a_majority_has_them_on_disk() -> None:
 
 
 def test_only_a_leader_appends_and_only_in_its_epoch() -> None:
-    node = Alone()
+    node = LoneReplica()
     with pytest.raises(NotLeader):
         node.raft.append(0, 1, 0)
     node.elect()
@@ -164,7 +166,7 @@ def test_only_a_leader_appends_and_only_in_its_epoch() -> None:
 
 
 def test_a_held_fetch_is_answered_by_the_next_record() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     node.sync()
     node.fetched(2, 2)
@@ -176,7 +178,7 @@ def test_a_held_fetch_is_answered_by_the_next_record() -> None:
 
 
 def test_a_held_fetch_ends_with_the_time_that_it_asked_for() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     node.fetched(2, 2)
     node.now += 500
@@ -184,7 +186,7 @@ def test_a_held_fetch_ends_with_the_time_that_it_asked_for() -> None:
 
 
 def test_a_fetch_that_diverges_is_no_progress() -> None:
-    node = Alone(entries=(Entry(1, 1), Entry(1, 2)), stored=QuorumState(4))
+    node = LoneReplica(entries=(Entry(1, 1), Entry(1, 2)), stored=QuorumState(4))
     node.elect()
     node.sync()
     reply = node.fetched(2, 9, last_epoch=3)
@@ -196,7 +198,7 @@ def test_a_fetch_that_diverges_is_no_progress() -> None:
 
 
 def test_whoever_waits_hears_of_the_end_of_a_leadership() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     node.fetched(2, 2)
     node.asked(a_vote(9))
@@ -206,14 +208,14 @@ def test_whoever_waits_hears_of_the_end_of_a_leadership() -> None:
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
 def test_requests_of_other_epochs_are_refused(epoch: int, error: ErrorCode) -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     assert node.asked(Fetch(epoch, KEYS[2], 0, 0, 0, 0, 100)).error is error
     assert node.asked(FetchSnapshot(epoch, KEYS[2], SnapshotId(1, 1), 0, 10)).error is error
 
 
 def test_a_snapshot_that_is_not_there() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     assert node.asked(FetchSnapshot(1, KEYS[2], SnapshotId(1, 1), 0, 10)).error is ErrorCode.SNAPSHOT_NOT_FOUND
 
@@ -221,8 +223,8 @@ def test_a_snapshot_that_is_not_there() -> None:
 # --- following --------------------------------------------------------------------------------------------------------
 
 
-def following(entries: tuple[Entry, ...] = ()) -> Alone:
-    return Alone(stored=QuorumState(3, leader_id=2), entries=entries)
+def following(entries: tuple[Entry, ...] = ()) -> LoneReplica:
+    return LoneReplica(stored=QuorumState(3, leader_id=2), entries=entries)
 
 
 def test_the_next_fetch_waits_for_the_disk() -> None:
@@ -251,6 +253,8 @@ def test_nothing_is_asked_and_nobody_campaigns_while_the_log_is_cut() -> None:
     for _ in range(20):
         assert node.wait() == []
     assert node.role() is Role.FOLLOWER
+    assert node.reports.count("quorum-log-cut") == 1
+    assert node.reports.count("quorum-leader-silent") == 1, "it is told once, however long it lasts"
     node.disk.log.cut(1)
     node.step(LogCut())
     assert node.sent(Fetch)[0].request[2:4] == (1, 1)
@@ -271,7 +275,7 @@ def test_the_high_watermark_does_not_pass_what_it_has() -> None:
 
 
 def test_a_leader_is_never_to_load_a_snapshot() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     with pytest.raises(Inconsistent):
         node.step(SnapshotInstalled(SnapshotId(1, 1)))
@@ -279,7 +283,7 @@ def test_a_leader_is_never_to_load_a_snapshot() -> None:
 
 @pytest.mark.parametrize("snapshot", [SnapshotId(3, 1), SnapshotId(1, 2)])
 def test_a_snapshot_of_more_than_is_committed_or_of_another_epoch_is_refused(snapshot: SnapshotId) -> None:
-    node = Alone(voters=1)
+    node = LoneReplica(voters=1)
     node.wait()
     node.sync()
     with pytest.raises(Inconsistent):
@@ -287,7 +291,7 @@ def test_a_snapshot_of_more_than_is_committed_or_of_another_epoch_is_refused(sna
 
 
 def test_a_snapshot_that_is_being_read_is_kept() -> None:
-    """Else a slow reader would chase snapshots for ever."""
+    """Otherwise a slow reader would restart with every new snapshot."""
     node = leading()
     voters = node.raft.voters
     for end_offset in (1, 2):
@@ -305,8 +309,8 @@ def test_a_snapshot_that_is_being_read_is_kept() -> None:
 
 
 def test_who_lost_its_disk_and_hears_that_it_leads_asks_again_later() -> None:
-    """It is somebody else now: nobody leads, as far as it can tell, and nothing is gained by asking at once."""
-    node = Alone(stored=QuorumState(3))
+    """The replica has a new directory id: no known replica leads, and an immediate retry is useless."""
+    node = LoneReplica(stored=QuorumState(3))
     wiped = Raft(
         ReplicaKey(1, b"x" * 16),
         node.disk.log,
@@ -327,9 +331,9 @@ def test_who_lost_its_disk_and_hears_that_it_leads_asks_again_later() -> None:
 # --- voters -----------------------------------------------------------------------------------------------------------
 
 
-def leading() -> Alone:
-    """Leads three voters, and its first records are committed."""
-    node = Alone()
+def leading() -> LoneReplica:
+    """A leader of three voters whose first records are committed."""
+    node = LoneReplica()
     node.elect()
     node.sync()
     node.fetched(2, 2)
@@ -357,7 +361,7 @@ def test_no_voter_is_added_before_it_has_caught_up() -> None:
 
 
 def test_no_voter_is_changed_before_the_leader_knows_what_is_committed() -> None:
-    node = Alone()
+    node = LoneReplica()
     node.elect()
     assert node.asked(RemoveVoter(KEYS[3])).error is ErrorCode.REQUEST_TIMED_OUT
 
@@ -366,14 +370,14 @@ def test_voters_that_cannot_be_changed() -> None:
     node = leading()
     assert node.asked(AddVoter(Voter(KEYS[3]))).error is ErrorCode.DUPLICATE_VOTER
     assert node.asked(RemoveVoter(KEYS[5])).error is ErrorCode.VOTER_NOT_FOUND
-    assert Alone().asked(RemoveVoter(KEYS[3])).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    alone = Alone(voters=1)
+    assert LoneReplica().asked(RemoveVoter(KEYS[3])).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    alone = LoneReplica(voters=1)
     alone.wait()
     alone.sync()
     assert alone.asked(RemoveVoter(KEYS[1])).error is ErrorCode.INVALID_REQUEST
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
+# --- the table of role changes ----------------------------------------------------------------------------------------
 
 
 def test_every_role_can_be_left_and_reached() -> None:
@@ -382,12 +386,12 @@ def test_every_role_can_be_left_and_reached() -> None:
 
 def test_a_move_that_is_not_in_the_table_is_refused() -> None:
     with pytest.raises(AssertionError, match="no way leads from unattached to leader"):
-        Alone().raft._move(Role.LEADER)
+        LoneReplica().raft._move(Role.LEADER)
 
 
 @pytest.mark.parametrize("stored", [None, QuorumState(3, leader_id=1), QuorumState(3, voted_for=KEYS[1])])
 def test_a_sole_voter_waits_for_nobody_however_it_ended(stored: QuorumState | None) -> None:
-    alone = Alone(voters=1, stored=stored)
+    alone = LoneReplica(voters=1, stored=stored)
     for _ in range(3):
         assert alone.raft.wake_at == 0
         alone.raft.step(TimePassed(), 0)

@@ -1,4 +1,4 @@
-"""Voter sets and their history in the log."""
+"""Voter sets, and their history in the log."""
 
 import pytest
 

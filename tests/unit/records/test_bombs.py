@@ -1,7 +1,7 @@
-"""Decompression bombs: a small payload that would become a gigabyte is refused, and memory hardly notices.
+"""Decompression bombs: a small payload that would become a gigabyte is refused, with little memory.
 
-Each is opened in a process of its own, because a peak of resident memory never goes down again. The payload is made
-here and handed over, so that making it leaves no peak behind that could hide the one we look for.
+Each bomb is opened in its own process, because a peak of resident memory never goes down again. The payload is made
+here and passed on, so that making it leaves no peak behind that could hide the measured one.
 """
 
 import struct
@@ -71,7 +71,7 @@ def zstd_of_runs(window_log: int) -> bytes:
 
 
 def zstd_of_matches(window_log: int) -> bytes:
-    """Compressed blocks, which the walk over the headers cannot see through: the decoder itself must stop."""
+    """Compressed blocks, whose size the headers do not show: the decoder itself must stop."""
     packer = cramjam.zstd.Compressor(level=3)
     for _ in range(1024):
         packer.compress(bytes(range(256)) * 4096)
@@ -82,7 +82,7 @@ def zstd_of_matches(window_log: int) -> bytes:
 
 
 def zstd_of_many_frames() -> bytes:
-    """Every frame asks for the largest window anew."""
+    """Every frame requests the largest window again."""
     frame = b"\x28\xb5\x2f\xfd\x00" + bytes([27 - 10 << 3]) + struct.pack("<I", 131072 << 3 | 3)[:3] + b"\0"
     return frame * 100_000
 
@@ -108,7 +108,7 @@ BOMBS: dict[str, tuple[Codec, Callable[[], bytes]]] = {
 
 
 def open_elsewhere(codec: Codec, payload: bytes) -> tuple[float, str]:
-    """By how many MiB the peak of a fresh process grew, and what was raised."""
+    """Returns the growth of a fresh process's peak memory in MiB, and the name of the error."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE, str(int(codec)), str(len(payload)), str(CAP_BYTES)],
         input=payload,
@@ -132,7 +132,7 @@ def test_a_bomb_is_refused_within_16_mib(codec: Codec, make: Callable[[], bytes]
 
 
 def test_the_largest_window_costs_at_most_the_cap_again() -> None:
-    """The decoder keeps what it wrote as its window: a frame as level 22 writes it costs twice the cap, never more."""
+    """The decoder keeps its output as the window: a frame as level 22 writes it costs at most twice the cap."""
     growth_mib, verdict = open_elsewhere(Codec.ZSTD, zstd_of_matches(27))
     assert verdict == "BatchTooLarge"
     assert growth_mib <= 2 * CAP_BYTES / MIB + 2

@@ -1,4 +1,4 @@
-"""What the builder makes, beyond the round trips that tests/property covers."""
+"""The batch builder, beyond the round trips of tests/property."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_compaction_keeps_offsets_when_records_go() -> None:
 
 
 def test_a_batch_may_lose_all_its_records_but_not_its_place() -> None:
-    """Kafka keeps the empty batch of a producer's last sequence; so does our cleaner."""
+    """Kafka keeps the empty batch of a producer's last sequence; so does our log cleaner."""
     batch = BatchView(BatchBuilder(base_offset=10).build(last_offset_delta=4))
     assert (batch.count, batch.last_offset) == (0, 14)
     assert list(rows(batch, 1000)) == []

@@ -1,4 +1,4 @@
-"""What a batch must pass, one refusal at a time."""
+"""Validation of batches, one refusal at a time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ def good_batch(codec: Codec = Codec.NONE, **settings: object) -> bytearray:
 
 
 def with_payload(payload: bytes, count: int = 1) -> bytearray:
-    """A batch of fitting header and checksum around a payload written by hand."""
+    """Builds a batch with valid header and checksum around a given payload."""
     builder = BatchBuilder()
     for _ in range(count):
         builder.append(None, None, timestamp_ms=NOW_MS)
@@ -181,14 +181,14 @@ def record(
     ],
 )
 def test_full_validation_opens_every_record(story: str, payload: bytes, count: int) -> None:
-    """The checksum fits, so the header alone lets it pass; that is the stated price of `record.validation=header`."""
+    """The checksum is valid, so header validation accepts it: the documented cost of `record.validation=header`."""
     buffer = with_payload(payload, count)
     check_batch(buffer, DEFAULT_RULES, NOW_MS)
     assert refused(buffer, FULL) == ErrorCode.INVALID_RECORD, story
 
 
 def with_count(buffer: bytearray, count: int) -> bytearray:
-    """The batch with another record count and the last offset delta that belongs to it."""
+    """Returns the batch with another record count and the matching last offset delta."""
     change(23, count - 1, 4)(buffer)
     change(57, count, 4)(buffer)
     seal(buffer)
@@ -213,7 +213,7 @@ def test_an_uncompressed_count_is_bounded_by_seven_bytes_a_record() -> None:
     for rules in (DEFAULT_RULES, FULL):
         assert check_batch(smallest, rules, NOW_MS).count == 60
     assert refused(with_count(smallest, 61)) == ErrorCode.INVALID_RECORD
-    # Fewer records than the payload holds, or larger records than counted, need the records to be opened.
+    # Fewer records than the payload holds, or larger ones, are detected only by opening the records.
     check_batch(with_count(smallest, 59), DEFAULT_RULES, NOW_MS)
 
 
@@ -276,7 +276,7 @@ def test_full_validation_holds_the_cap_on_decompressed_bytes() -> None:
 
 
 def test_full_validation_refuses_a_timestamp_that_readers_cannot_take() -> None:
-    """A batch that passes here stays in the log, so nothing may pass that stops every reader."""
+    """A batch that passes here stays in the log, so a batch that stops every reader must not pass."""
     body = b"\0" + encode(-1) + encode(0) + encode(-1) + encode(-1) + encode(0)
     batch = with_payload(encode(len(body)) + body)
     batch[27:35] = (-(2**63)).to_bytes(8, "big", signed=True)

@@ -1,4 +1,4 @@
-"""The codecs: what they accept, what they refuse, and that a refusal is cheap."""
+"""The codecs: accepted and refused payloads, and the cost of a refusal."""
 
 import gzip
 import struct
@@ -18,7 +18,7 @@ COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 
 
 def xerial(data: bytes, block_bytes: int = 32 * 1024) -> bytes:
-    """As snappy-java writes it."""
+    """Compresses as snappy-java does."""
     out = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
     for start in range(0, len(data), block_bytes):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + block_bytes]))
@@ -27,7 +27,7 @@ def xerial(data: bytes, block_bytes: int = 32 * 1024) -> bytes:
 
 
 def zstd_frame(*blocks: bytes, window_log: int = 21) -> bytes:
-    """A frame without content size or checksum, around blocks made by `zstd_block`."""
+    """Builds a frame without content size or checksum from blocks of `zstd_block`."""
     return b"\x28\xb5\x2f\xfd\x00" + bytes([(window_log - 10) << 3]) + b"".join(blocks)
 
 
@@ -114,7 +114,7 @@ def test_xerial_snappy_cut_anywhere_but_between_blocks_is_corrupt() -> None:
     whole = xerial(TEXT[:100], block_bytes=50)
     between = {16, 16 + 4 + struct.unpack_from(">i", whole, 16)[0]}
     for size_bytes in set(range(len(whole))) - between:
-        # Cut inside its magic, it looks like raw snappy of 10,626 bytes.
+        # Cut inside the magic, the payload looks like raw snappy of 10,626 bytes.
         with pytest.raises(CorruptBatch):
             decompress(Codec.SNAPPY, whole[:size_bytes], 20_000)
 
@@ -166,7 +166,7 @@ def test_zstd_reads_past_skippable_frames() -> None:
 
 
 def test_zstd_of_the_highest_level_is_read() -> None:
-    """Level 22 asks for a window of 128 MiB when the writer does not know the size, as Java's does not."""
+    """Level 22 requests a window of 128 MiB when the writer does not know the size, as Java's does not."""
     streamed = cramjam.zstd.Compressor(level=22)
     streamed.compress(TEXT)
     packed = bytes(streamed.finish())
@@ -209,7 +209,7 @@ def test_zstd_run_length_blocks() -> None:
 
 
 def test_the_decoder_says_that_its_buffer_is_full_in_the_words_we_look_for() -> None:
-    """A zstd payload over the cap is told from a corrupt one by this text."""
+    """This text distinguishes a zstd payload over the cap from a corrupt one."""
     with pytest.raises(cramjam.DecompressionError) as full:
         cramjam.zstd.decompress_into(compress(Codec.ZSTD, TEXT), bytearray(100))
     assert str(full.value) == "failed to write whole buffer"

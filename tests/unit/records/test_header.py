@@ -1,4 +1,4 @@
-"""The header view, patches and the walk over a segment."""
+"""The header view, patches, and the walk over the batches of a segment."""
 
 import pytest
 from crc32c import crc32c
@@ -18,7 +18,7 @@ def batch_of(*values: bytes, **settings: object) -> bytearray:
 
 
 def test_a_batch_written_by_hand_reads_field_by_field() -> None:
-    """The layout of KIP-98, byte by byte, so that no shared mistake of builder and view can hide."""
+    """The layout of KIP-98, byte by byte, so that an error common to builder and view cannot hide."""
     record = bytes.fromhex("10 00 00 00 01 04 6869 00".replace(" ", ""))
     tail = (
         bytes.fromhex("0010")  # attributes: transactional
@@ -132,7 +132,7 @@ def test_a_length_shorter_than_a_header_never_stalls_the_walk(length: int) -> No
 
 
 def test_zeros_after_the_last_batch_are_not_batches() -> None:
-    """A file that was grown but never written, after a power cut."""
+    """A file that was extended but not written before a power cut."""
     first = batch_of(b"a")
     walk = batches(first + bytes(4096))
     next(walk)

@@ -1,6 +1,6 @@
-"""Batches that kafka-clients 4.3.1 for Java wrote: the same three records by every codec, and a transaction marker.
+"""Batches written by kafka-clients 4.3.1 for Java: the same three records in every codec, and a transaction marker.
 
-Kept as bytes, so that they are read on machines without Java. Level 22 of zstd declares a window of 128 MiB even for
+Stored as bytes, so that the test needs no Java. Level 22 of zstd declares a window of 128 MiB even for
 these few bytes, because Java's writer does not know the size in advance.
 """
 

@@ -1,4 +1,4 @@
-"""Look-ups by time inside a batch: what the plain reader says, and a bound for batches that are large inside."""
+"""Look-ups by time inside a batch: equal to the plain reader, bounded for batches that decompress to large sizes."""
 
 from random import Random
 
@@ -43,7 +43,7 @@ def test_a_batch_that_unpacks_above_the_cap_is_read_as_far_as_the_cap(codec: Cod
     batch = a_batch([1_000 + number for number in range(14)], codec, b"a" * 900_000)
     for number in range(10):
         assert first_since(batch, 1_000 + number, 0, NO_LIMIT, CAP) == (1_000 + number, number)
-    # Behind the cap nothing is missed: the answer is at or before the record that was asked for.
+    # Beyond the cap no record is missed: the result is at or before the requested record.
     for number in range(10, 14):
         found = first_since(batch, 1_000 + number, 0, NO_LIMIT, CAP)
         assert found is not None

@@ -1,4 +1,4 @@
-"""Fetch sessions against a model that keeps everything and forgets nothing."""
+"""Fetch sessions, compared with a model that keeps all state."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -14,9 +14,9 @@ from penstock.replication.fetch_sessions import (
     CONSUMER_PARTITIONS_MAX,
     EVICTION_MS,
     Fetching,
+    FetchResult,
     FetchSessions,
-    Told,
-    Wanted,
+    RequestedPartition,
 )
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.wire.hot.fetch import FetchedPartition
@@ -37,30 +37,32 @@ def part(index: int, offset: int = 0, epoch: int = -1, bytes_max: int = 100) -> 
 
 
 def found(
-    wanted: Wanted, high_watermark: int = 0, records: bytes = b"", **options: Any
-) -> tuple[Wanted, FetchedPartition]:
+    requested: RequestedPartition, high_watermark: int = 0, records: bytes = b"", **options: Any
+) -> tuple[RequestedPartition, FetchedPartition]:
     defaults: dict[str, Any] = {"error_code": 0, "log_start_offset": 0}
-    return wanted, FetchedPartition(wanted.index, high_watermark=high_watermark, records=records, **defaults | options)
+    return requested, FetchedPartition(
+        requested.index, high_watermark=high_watermark, records=records, **defaults | options
+    )
 
 
-def indexes(told: Told) -> list[int]:
-    return [wanted.index for wanted, _ in told.found]
+def indexes(result: FetchResult) -> list[int]:
+    return [requested.index for requested, _ in result.found]
 
 
 @dataclass
 class Reader:
-    """A client, and what it knows."""
+    """A client, and the state it has received."""
 
     session_id: int = 0
     epoch: int = 0
     asked: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     knows: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """High watermark and log start, as it was told last without an error."""
+    """High watermark and log start offset of the last response without an error."""
 
 
 class Sessions(RuleBasedStateMachine):
-    """Readers with sessions, some of which are evicted; partitions whose state changes."""
+    """Readers with sessions, some of which are evicted; partitions with changing state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +72,7 @@ class Sessions(RuleBasedStateMachine):
         self.state = dict.fromkeys(INDEXES, (0, 0))
         self.errors: dict[int, ErrorCode] = {}
 
-    # the world
+    # partitions
 
     @rule(ms=st.integers(1, EVICTION_MS))
     def time_passes(self, ms: int) -> None:
@@ -110,12 +112,12 @@ class Sessions(RuleBasedStateMachine):
         reader.asked = {index: (epoch, epoch, 10 + epoch) for index, epoch in asked.items()}
         reader.order = list(asked)
         reader.knows = {}
-        told = self.look(reader, fetching)
-        assert indexes(told) == list(asked), "a full request is told everything"
-        reader.session_id = told.session_id
+        result = self.look(reader, fetching)
+        assert indexes(result) == list(asked), "a full request is told everything"
+        reader.session_id = result.session_id
         reader.epoch = 1
-        assert (told.session_id in self.sessions) == (told.session_id != 0)
-        assert wants or told.session_id == 0
+        assert (result.session_id in self.sessions) == (result.session_id != 0)
+        assert wants or result.session_id == 0
 
     @precondition(lambda self: any(reader.session_id for reader in self.readers))
     @rule(
@@ -150,46 +152,46 @@ class Sessions(RuleBasedStateMachine):
                 reader.order.remove(index)
             reader.knows.pop(index, None)
         if not reader.asked:
-            assert not fetching.has_wanted
+            assert not fetching.has_partitions
             assert reader.session_id not in self.sessions, "an empty session ends"
             reader.session_id = 0
             return
-        told = self.look(reader, fetching)
-        assert (told.session_id, told.error_code) == (reader.session_id, ErrorCode.NONE)
+        result = self.look(reader, fetching)
+        assert (result.session_id, result.error_code) == (reader.session_id, ErrorCode.NONE)
         reader.epoch += 1
 
-    def look(self, reader: Reader, fetching: Fetching) -> Told:
-        """Fetches, and checks what is looked at and what is told."""
-        seen = [(w.index, (w.offset, w.leader_epoch, w.bytes_max)) for w in fetching.wanted]
+    def look(self, reader: Reader, fetching: Fetching) -> FetchResult:
+        """Fetches, and checks which partitions are read and returned."""
+        seen = [(w.index, (w.offset, w.leader_epoch, w.bytes_max)) for w in fetching.requested]
         assert seen == [(index, reader.asked[index]) for index in reader.order]
         results = []
-        for wanted in fetching.wanted:
-            high_watermark, start = self.state[wanted.index]
-            code = self.errors.get(wanted.index, ErrorCode.NONE)
-            records = b"" if code else b"r" * max(0, high_watermark - max(wanted.offset, start))
+        for requested in fetching.requested:
+            high_watermark, start = self.state[requested.index]
+            code = self.errors.get(requested.index, ErrorCode.NONE)
+            records = b"" if code else b"r" * max(0, high_watermark - max(requested.offset, start))
             results.append(
-                found(wanted, -1 if code else high_watermark, records, log_start_offset=start, error_code=code)
+                found(requested, -1 if code else high_watermark, records, log_start_offset=start, error_code=code)
             )
         was_incremental = fetching.is_incremental
-        told = fetching.answer(results, self.now_ms)
+        result = fetching.answer(results, self.now_ms)
         if was_incremental:
             news = [
-                wanted.index
-                for wanted, each in results
+                requested.index
+                for requested, each in results
                 if each.error_code
                 or each.records
-                or reader.knows.get(wanted.index) != (each.high_watermark, each.log_start_offset)
+                or reader.knows.get(requested.index) != (each.high_watermark, each.log_start_offset)
             ]
-            assert indexes(told) == news, "exactly what is new is told"
-            for index in [wanted.index for wanted, each in results if each.records]:
+            assert indexes(result) == news, "exactly what is new is told"
+            for index in [requested.index for requested, each in results if each.records]:
                 reader.order.remove(index)
                 reader.order.append(index)
-        for wanted, each in told.found:
+        for requested, each in result.found:
             if each.error_code:
-                reader.knows.pop(wanted.index, None)
+                reader.knows.pop(requested.index, None)
             else:
-                reader.knows[wanted.index] = (each.high_watermark, each.log_start_offset)
-        return told
+                reader.knows[requested.index] = (each.high_watermark, each.log_start_offset)
+        return result
 
     @precondition(lambda self: any(reader.session_id in self.sessions for reader in self.readers))
     @rule(data=st.data(), wrong=st.sampled_from([-2, -1, 1, 2, 5]))
@@ -220,7 +222,7 @@ class Sessions(RuleBasedStateMachine):
         for reader in self.readers:
             session = self.sessions._sessions.get(reader.session_id)
             if session is not None:
-                assert [w.index for w in session.wanted.values()] == reader.order
+                assert [w.index for w in session.requested.values()] == reader.order
                 assert session.epoch == reader.epoch
 
 
@@ -236,7 +238,7 @@ def open_session(sessions: FetchSessions, size: int, now_ms: int = 0, *, is_foll
     fetching = sessions.begin(
         0, 0, topics(*(part(n) for n in range(size))), (), now_ms, has_ids=False, is_follower=is_follower
     )
-    return fetching.answer([found(wanted) for wanted in fetching.wanted], now_ms).session_id
+    return fetching.answer([found(requested) for requested in fetching.requested], now_ms).session_id
 
 
 def go_on(sessions: FetchSessions, session_id: int, epoch: int, now_ms: int = 0) -> Fetching:
@@ -293,32 +295,36 @@ def test_the_epoch_wraps_to_one() -> None:
 
 
 def test_an_answer_that_was_overtaken_is_no_answer() -> None:
-    """A reader that sends again before it was answered cannot know what the first answer said."""
+    """A reader that sends again before a response cannot use the first response."""
     sessions = fresh()
     session_id = open_session(sessions, 2)
     first = go_on(sessions, session_id, 1)
     second = go_on(sessions, session_id, 2)
-    told = first.answer([found(wanted, 5) for wanted in first.wanted], 0)
-    assert (told.error_code, told.session_id, told.found) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ())
-    assert indexes(second.answer([found(wanted, 5) for wanted in second.wanted], 0)) == [0, 1]
+    result = first.answer([found(requested, 5) for requested in first.requested], 0)
+    assert (result.error_code, result.session_id, result.found) == (
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        session_id,
+        (),
+    )
+    assert indexes(second.answer([found(requested, 5) for requested in second.requested], 0)) == [0, 1]
 
 
 def test_the_leader_epoch_is_remembered() -> None:
-    """R28, KAFKA-9338: else a reader with old metadata would be served by a session that forgot to ask."""
+    """R28, KAFKA-9338: otherwise a session would serve a reader with stale metadata unchecked."""
     sessions = fresh()
     fetching = sessions.begin(0, 0, topics(part(0, epoch=7)), (), 0, has_ids=False)
-    session_id = fetching.answer([found(wanted) for wanted in fetching.wanted], 0).session_id
-    assert [wanted.leader_epoch for wanted in go_on(sessions, session_id, 1).wanted] == [7]
+    session_id = fetching.answer([found(requested) for requested in fetching.requested], 0).session_id
+    assert [requested.leader_epoch for requested in go_on(sessions, session_id, 1).requested] == [7]
 
 
 def test_no_partition_starves() -> None:
-    """With room for one partition per answer, all of them get their turn."""
+    """If a response holds one partition, all partitions still get their turn."""
     sessions = fresh()
     session_id = open_session(sessions, 4)
     served = []
     for epoch in range(1, 9):
         fetching = go_on(sessions, session_id, epoch)
-        results = [found(wanted, 9, b"r" if n == 0 else b"") for n, wanted in enumerate(fetching.wanted)]
+        results = [found(requested, 9, b"r" if n == 0 else b"") for n, requested in enumerate(fetching.requested)]
         served.append(next(w.index for w, each in fetching.answer(results, 0).found if each.records))
     assert served == [0, 1, 2, 3, 0, 1, 2, 3]
 
@@ -326,11 +332,11 @@ def test_no_partition_starves() -> None:
 def test_topics_by_id_are_other_topics_than_those_by_name() -> None:
     sessions = fresh()
     fetching = sessions.begin(0, 0, topics(part(0), topic_id=b"i" * 16), (), 0, has_ids=True)
-    assert [wanted.topic for wanted in fetching.wanted] == [b"i" * 16]
-    session_id = fetching.answer([found(wanted) for wanted in fetching.wanted], 0).session_id
+    assert [requested.topic for requested in fetching.requested] == [b"i" * 16]
+    session_id = fetching.answer([found(requested) for requested in fetching.requested], 0).session_id
     forget = [ForgottenTopic(topic_id=b"i" * 16, partitions=[0])]
     again = sessions.begin(session_id, 1, topics(part(1), topic_id=b"j" * 16), forget, 0, has_ids=True)
-    assert [(wanted.topic, wanted.index) for wanted in again.wanted] == [(b"j" * 16, 1)]
+    assert [(requested.topic, requested.index) for requested in again.requested] == [(b"j" * 16, 1)]
 
 
 @pytest.mark.parametrize("news", [{"diverging_epoch": (1, 2)}, {"preferred_read_replica": 4}, {"log_start_offset": 3}])
@@ -338,36 +344,36 @@ def test_other_news_is_news_too(news: dict[str, Any]) -> None:
     sessions = fresh()
     session_id = open_session(sessions, 2)
     fetching = go_on(sessions, session_id, 1)
-    first, second = fetching.wanted
+    first, second = fetching.requested
     assert indexes(fetching.answer([found(first), found(second, **news)], 0)) == [1]
 
 
 def test_a_partition_named_twice_is_one_with_the_last_wish() -> None:
     fetching = fresh().begin(0, -1, topics(part(0, 1), part(1), part(0, 5)), (), 0, has_ids=False)
-    assert [(wanted.index, wanted.offset) for wanted in fetching.wanted] == [(0, 5), (1, 0)]
+    assert [(requested.index, requested.offset) for requested in fetching.requested] == [(0, 5), (1, 0)]
 
 
-# --- what may have news -----------------------------------------------------------------------------------------------
+# --- changed partitions -----------------------------------------------------------------------------------------------
 
 
 def test_a_followers_session_is_looked_at_where_something_was_asked_or_marked() -> None:
-    """A thousand partitions of which one changes cost one look."""
+    """If one of a thousand partitions changes, only one is read."""
     sessions = fresh()
     session_id = open_session(sessions, 3, is_follower=True)
     fetching = go_on(sessions, session_id, 1)
-    assert [wanted.index for wanted in fetching.unsettled] == [0, 1, 2]
-    for wanted in fetching.unsettled:
-        fetching.settle(wanted)
+    assert [requested.index for requested in fetching.unsettled] == [0, 1, 2]
+    for requested in fetching.unsettled:
+        fetching.settle(requested)
     again = go_on(sessions, session_id, 2)
     assert list(again.unsettled) == []
-    assert [wanted.index for wanted in again.wanted] == [0, 1, 2]
-    _, second, _ = again.wanted
+    assert [requested.index for requested in again.requested] == [0, 1, 2]
+    _, second, _ = again.requested
     session = again.marked_session
     assert session is not None
     session.mark(second, wakes=False)
     assert list(again.unsettled) == [second]
     asked = sessions.begin(session_id, 3, topics(part(2)), (), 0, has_ids=False)
-    assert [wanted.index for wanted in asked.unsettled] == [1, 2]
+    assert [requested.index for requested in asked.unsettled] == [1, 2]
 
 
 def test_only_what_is_worth_an_answer_wakes_whoever_waits() -> None:
@@ -376,7 +382,7 @@ def test_only_what_is_worth_an_answer_wakes_whoever_waits() -> None:
     session, woken = fetching.marked_session, list[int]()
     assert session is not None
     session.on_change = lambda: woken.append(session.changes)
-    first, second = fetching.wanted
+    first, second = fetching.requested
     session.mark(first, wakes=False)
     assert woken == []
     session.mark(second, wakes=True)
@@ -387,19 +393,19 @@ def test_what_gave_records_is_looked_at_last() -> None:
     sessions = fresh()
     session_id = open_session(sessions, 3, is_follower=True)
     fetching = go_on(sessions, session_id, 1)
-    fetching.answer([found(wanted, 9, b"r" if wanted.index == 0 else b"") for wanted in fetching.unsettled], 0)
-    assert [wanted.index for wanted in go_on(sessions, session_id, 2).unsettled] == [1, 2, 0]
+    fetching.answer([found(requested, 9, b"r" if requested.index == 0 else b"") for requested in fetching.unsettled], 0)
+    assert [requested.index for requested in go_on(sessions, session_id, 2).unsettled] == [1, 2, 0]
 
 
 def test_what_is_forgotten_has_no_session_any_more() -> None:
     sessions = fresh()
     session_id = open_session(sessions, 2, is_follower=True)
-    first, _ = go_on(sessions, session_id, 1).wanted
+    first, _ = go_on(sessions, session_id, 1).requested
     session = first.session
     assert session is not None
     fetching = sessions.begin(session_id, 2, (), [ForgottenTopic(topic="t", partitions=[0])], 0, has_ids=False)
     assert first.session is None
-    assert [wanted.index for wanted in fetching.unsettled] == [1]
+    assert [requested.index for requested in fetching.unsettled] == [1]
     sessions.begin(session_id, 3, (), [ForgottenTopic(topic="t", partitions=[1])], 0, has_ids=False)
     assert session.is_over
 
@@ -409,34 +415,34 @@ def test_consumers_sessions_are_looked_at_as_a_whole() -> None:
     session_id = open_session(sessions, 2)
     fetching = go_on(sessions, session_id, 1)
     assert fetching.marked_session is None
-    for wanted in fetching.unsettled:
-        fetching.settle(wanted)
-    assert [wanted.index for wanted in go_on(sessions, session_id, 2).unsettled] == [0, 1]
+    for requested in fetching.unsettled:
+        fetching.settle(requested)
+    assert [requested.index for requested in go_on(sessions, session_id, 2).unsettled] == [0, 1]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-def missing(wanted: Wanted) -> tuple[Wanted, FetchedPartition]:
-    return wanted, FetchedPartition(wanted.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+def missing(requested: RequestedPartition) -> tuple[RequestedPartition, FetchedPartition]:
+    return requested, FetchedPartition(requested.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 def test_partitions_that_do_not_exist_make_no_session() -> None:
     """300,000 of them took 53 MB each time, for two minutes."""
     sessions = fresh()
     fetching = sessions.begin(0, 0, topics(*(part(n) for n in range(1_000))), (), 0, has_ids=False)
-    told = fetching.answer([missing(wanted) for wanted in fetching.wanted], 0)
-    assert (told.session_id, len(told.found)) == (0, 1_000), "each is told of, and none is kept"
+    result = fetching.answer([missing(requested) for requested in fetching.requested], 0)
+    assert (result.session_id, len(result.found)) == (0, 1_000), "each is told of, and none is kept"
     assert (len(sessions), sessions.partitions) == (0, 0)
 
 
 def test_a_few_that_do_not_exist_stay_so_that_they_are_told_of_once_they_do() -> None:
     sessions = fresh()
     fetching = sessions.begin(0, 0, topics(*(part(n) for n in range(5))), (), 0, has_ids=False)
-    session_id = fetching.answer([missing(wanted) for wanted in fetching.wanted], 0).session_id
+    session_id = fetching.answer([missing(requested) for requested in fetching.requested], 0).session_id
     assert session_id != 0
     again = go_on(sessions, session_id, 1)
-    assert indexes(again.answer([found(wanted) for wanted in again.wanted], 0)) == [0, 1, 2, 3, 4]
+    assert indexes(again.answer([found(requested) for requested in again.requested], 0)) == [0, 1, 2, 3, 4]
 
 
 def test_a_session_ends_when_too_much_that_does_not_exist_is_added() -> None:
@@ -444,8 +450,8 @@ def test_a_session_ends_when_too_much_that_does_not_exist_is_added() -> None:
     session_id = open_session(sessions, 2)
     fetching = sessions.begin(session_id, 1, topics(*(part(n) for n in range(2, 300))), (), 0, has_ids=False)
     assert not fetching.error_code
-    told = fetching.answer([missing(wanted) for wanted in fetching.wanted if wanted.index >= 2], 0)
-    assert (told.error_code, len(told.found)) == (ErrorCode.NONE, 298), "this answer is as always"
+    result = fetching.answer([missing(requested) for requested in fetching.requested if requested.index >= 2], 0)
+    assert (result.error_code, len(result.found)) == (ErrorCode.NONE, 298), "this answer is as always"
     assert go_on(sessions, session_id, 2).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert sessions.partitions == 0
 
@@ -484,8 +490,8 @@ def test_what_is_counted_is_what_is_held() -> None:
     assert sessions.partitions == 6
     forget = [ForgottenTopic(topic="t", partitions=[0, 0, 9])]
     fetching = sessions.begin(session_id, 2, (), forget, 0, has_ids=False)
-    assert sessions.partitions == len(list(fetching.wanted)) == 5
+    assert sessions.partitions == len(list(fetching.requested)) == 5
     open_session(sessions, 2)
     forget = [ForgottenTopic(topic="t", partitions=range(10))]
-    assert not sessions.begin(session_id, 3, (), forget, 0, has_ids=False).has_wanted
+    assert not sessions.begin(session_id, 3, (), forget, 0, has_ids=False).has_partitions
     assert (len(sessions), sessions.partitions) == (1, 2)

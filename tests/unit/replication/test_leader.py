@@ -1,4 +1,4 @@
-"""What a leader counts, what it refuses, whom it proposes."""
+"""A leader's high watermark, refused fetches, and ISR proposals."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from penstock.metadata.image import Broker, Partition
 from penstock.metadata.partition_change import RECOVERING
 from penstock.model.errors import ErrorCode
 from penstock.replication.leader import Verdict
-from tests.simulation.replication_disk import ModelLog
-from tests.unit.replication.stage import LAG_MS, Asked, a_leader, a_log, neighbours, partition
+from tests.simulation.replication_core.disk import ModelLog
+from tests.unit.replication.builders import LAG_MS, Asked, a_leader, a_log, neighbours, partition
 
 FENCED = Verdict(ErrorCode.FENCED_LEADER_EPOCH)
 OUT_OF_RANGE = Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -35,7 +35,7 @@ def test_a_fetch_is_compared_by_epochs(asked: Asked, verdict: Verdict) -> None:
 
 
 def test_an_epoch_that_was_begun_counts_though_nothing_was_written_in_it() -> None:
-    """R03: a follower may have records of epoch 3, in which this leader was none."""
+    """R03: a follower may have records of epoch 3, in which this broker did not lead."""
     leader = a_leader(a_log(0, 2), partition(1, 2, epoch=4))
     assert leader.examine(Asked(4, 3, 4)) == Verdict(diverging=(2, 2))
 
@@ -142,7 +142,7 @@ def test_a_start_that_a_former_life_reported_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("part", "is_fenced", "low"),
     [
-        (partition(1, 2), False, 0),  # live, though not in sync
+        (partition(1, 2), False, 0),  # live, though not in the ISR
         (partition(1, 2), True, 2),
         (partition(1, 2, 3), True, 0),
         (partition(1, 2)._replace(eligible_leader_replicas=(3,)), True, 0),
@@ -247,7 +247,7 @@ def test_a_fetch_that_comes_late_takes_no_progress_back_but_another_life_does() 
 
 
 def test_with_too_few_in_sync_nothing_is_committed() -> None:
-    """KIP-966: else who was in sync before could not lead without losing it."""
+    """KIP-966: otherwise a former ISR member could not lead without losing the record."""
     log = a_log(0, 0)
     leader = a_leader(log, partition(1, 2, 3), in_sync_min=2)
     leader.learn(partition(1, partition_epoch=1), 2)
@@ -263,7 +263,7 @@ def test_no_topic_asks_for_more_replicas_than_it_has() -> None:
 
 
 def test_one_that_keeps_up_is_waited_for() -> None:
-    """Else it would under load for ever be a little short of the high watermark, and never join."""
+    """Otherwise under load it would always be slightly behind the high watermark, and never join the ISR."""
     log = a_log(0)
     leader = a_leader(log, partition(1))
     leader.on_fetch(2, 20, Asked(1, 0), 0)
@@ -288,7 +288,7 @@ def test_one_that_cannot_write_is_not_waited_for() -> None:
 
 
 def test_one_with_much_to_catch_up_on_is_not_waited_for() -> None:
-    """Neither after an election, nor when it is back after having kept up in a former life."""
+    """Neither after an election, nor after a restart if it kept up before."""
     around = neighbours(1, 2, 3)
     log = a_log(0, 0, 0)
     leader = a_leader(log, partition(1), around=around)
@@ -309,7 +309,7 @@ def test_before_its_epoch_is_committed_a_leader_is_not_settled() -> None:
     assert leader.is_settled
 
 
-# --- who is in sync ---------------------------------------------------------------------------------------------------
+# --- ISR changes ------------------------------------------------------------------------------------------------------
 
 
 def test_a_follower_joins_when_it_has_all_of_before_the_epoch() -> None:
@@ -332,7 +332,7 @@ def test_while_a_proposal_is_pending_everybody_in_it_counts() -> None:
     log.append(0, 5)
     leader.advance(10 * LAG_MS)
     assert log.high_watermark == 1
-    leader.learn(partition(1, partition_epoch=1), 1)  # something else was decided
+    leader.learn(partition(1, partition_epoch=1), 1)  # another change was committed
     assert leader.proposal is None
     assert leader.advance(10 * LAG_MS)
 
@@ -360,7 +360,7 @@ def test_who_is_late_leaves_and_comes_back_when_it_has_caught_up() -> None:
     log = a_log(0)
     leader = a_leader(log, partition(1, 2))
     leader.on_fetch(2, 20, Asked(1, 0), 100)
-    assert not leader.shrink(100 + 10 * LAG_MS)  # it has all there is
+    assert not leader.shrink(100 + 10 * LAG_MS)  # it has all records
     log.append(0, 5)
     leader.appended(1)
     assert not leader.shrink(100 + LAG_MS)
@@ -374,7 +374,7 @@ def test_who_is_late_leaves_and_comes_back_when_it_has_caught_up() -> None:
 
 
 def test_one_that_fetches_other_partitions_was_here_then_too() -> None:
-    """In an incremental session a partition without news is not named."""
+    """An incremental fetch session leaves out partitions without changes."""
     around = neighbours(1, 2)
     log = a_log(0)
     leader = a_leader(log, partition(1, 2), around=around)
@@ -391,7 +391,7 @@ def test_a_slow_follower_that_was_at_the_end_with_its_last_fetch_is_not_late() -
     leader = a_leader(log, partition(1, 2))
     leader.on_fetch(2, 20, Asked(0), 900)
     log.append(0, 5)
-    leader.on_fetch(2, 20, Asked(1, 0), 1_800)  # all that there was at 900
+    leader.on_fetch(2, 20, Asked(1, 0), 1_800)  # all records as of 900
     assert not leader.shrink(900 + LAG_MS)
     assert leader.shrink(901 + LAG_MS)
 
@@ -424,10 +424,10 @@ def test_consumers_read_from_the_replica_in_their_rack() -> None:
     leader.on_fetch(2, 20, Asked(1, 0), 0)
     leader.on_fetch(3, 30, Asked(2, 0), 0)
     assert leader.preferred_reader("rack 2", 1) == 2
-    assert leader.preferred_reader("rack 2", 2) is None  # it does not have that yet
+    assert leader.preferred_reader("rack 2", 2) is None  # it has not fetched that offset yet
     assert leader.preferred_reader("rack 3", 1) is None  # not in sync
     assert leader.preferred_reader("rack 1", 1) is None
     assert leader.preferred_reader("", 1) is None
     leader.on_fetch(2, 20, Asked(2, 0, log_start=1), 0)
     assert leader.preferred_reader("rack 2", 1) == 2
-    assert leader.preferred_reader("rack 2", 0) is None  # it has deleted that
+    assert leader.preferred_reader("rack 2", 0) is None  # it has deleted that offset

@@ -1,32 +1,32 @@
-"""The follower's end of a fetch session, against the source's end, which is the real one."""
+"""The follower's end of a fetch session, tested with the real leader's end."""
 
+from harness.metadata_world import Dice
 from penstock.model.errors import ErrorCode
 from penstock.replication.fetch_sessions import Fetching, FetchSessions
 from penstock.replication.ports import Key
-from penstock.replication.source_session import NAMED_MAX, Asking, SourceSession
+from penstock.replication.source_session import NAMED_MAX, FetchRequestData, SourceSession
 from penstock.wire.messages.fetch import FetchPartition
-from tests.unit.metadata.world import Dice
-from tests.unit.replication.stage import key
+from tests.unit.replication.builders import key
 
 
 def wanted(offset: int, epoch: int = 0, number: int = 0) -> FetchPartition:
     return FetchPartition(partition=number, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=1_000)
 
 
-def ask(session: SourceSession, **partitions: FetchPartition | None) -> Asking:
-    """`p0=...` names partition 0."""
+def ask(session: SourceSession, **partitions: FetchPartition | None) -> FetchRequestData:
+    """Builds a fetch; `p0=...` names partition 0."""
     everything: dict[Key, FetchPartition | None] = {key(int(name[1:])): each for name, each in partitions.items()}
     return session.ask(everything)
 
 
-def arrive(sessions: FetchSessions, asking: Asking) -> Fetching:
+def arrive(sessions: FetchSessions, request: FetchRequestData) -> Fetching:
     return sessions.begin(
-        asking.session_id, asking.epoch, asking.topics, asking.forgotten, 0, has_ids=True, is_follower=True
+        request.session_id, request.epoch, request.topics, request.forgotten, 0, has_ids=True, is_follower=True
     )
 
 
 def known(fetching: Fetching) -> dict[int, tuple[int, int]]:
-    return {each.index: (each.offset, each.leader_epoch) for each in fetching.wanted}
+    return {each.index: (each.offset, each.leader_epoch) for each in fetching.requested}
 
 
 def test_after_the_first_request_only_changes_are_named() -> None:
@@ -59,17 +59,17 @@ def test_what_was_refused_is_named_once_more() -> None:
 def test_what_is_wanted_no_longer_is_forgotten_and_an_empty_session_ends() -> None:
     sessions, session = FetchSessions(Dice()), SourceSession()
     session.answered(ErrorCode.NONE, arrive(sessions, ask(session, p0=wanted(5))).answer([], 0).session_id)
-    asking = ask(session, p0=None, p1=None)
-    assert [list(topic.partitions) for topic in asking.forgotten] == [[0]]
-    fetching = arrive(sessions, asking)
-    assert not fetching.has_wanted
+    request = ask(session, p0=None, p1=None)
+    assert [list(topic.partitions) for topic in request.forgotten] == [[0]]
+    fetching = arrive(sessions, request)
+    assert not fetching.has_partitions
     assert len(sessions) == 0
     session.answered(ErrorCode.NONE, fetching.answer([], 0).session_id)
     assert not session.is_incremental
 
 
 def test_after_a_lost_answer_everything_is_named_anew() -> None:
-    """KAFKA-8052: whether the source has seen the last request, nobody knows."""
+    """KAFKA-8052: it is unknown whether the source received the last request."""
     sessions, session = FetchSessions(Dice()), SourceSession()
     session.answered(ErrorCode.NONE, arrive(sessions, ask(session, p0=wanted(5))).answer([], 0).session_id)
     ask(session, p0=wanted(7))
@@ -77,7 +77,7 @@ def test_after_a_lost_answer_everything_is_named_anew() -> None:
     again = ask(session, p0=wanted(7))
     assert again.epoch == 0
     assert known(arrive(sessions, again)) == {0: (7, 0)}
-    assert len(sessions) == 0  # the full request has ended the one before
+    assert len(sessions) == 0  # the full request has closed the previous session
 
 
 def test_a_session_that_the_source_has_forgotten_begins_anew() -> None:
@@ -109,12 +109,12 @@ def many(first: int, count: int, offset: int = 0) -> dict[Key, FetchPartition | 
     return {key(n): wanted(offset, number=n) for n in range(first, first + count)}
 
 
-def names(asking: Asking) -> list[int]:
-    return [each.partition for topic in asking.topics for each in topic.partitions]
+def names(request: FetchRequestData) -> list[int]:
+    return [each.partition for topic in request.topics for each in topic.partitions]
 
 
 def test_many_partitions_are_named_in_several_requests() -> None:
-    """10,000 in one request kept the source from everything else for a quarter of a second."""
+    """10,000 in one request blocked the source's loop for a quarter of a second."""
     sessions, session = FetchSessions(Dice()), SourceSession()
     everything = many(0, 2 * NAMED_MAX + 5)
     first = session.ask(everything)
@@ -122,11 +122,11 @@ def test_many_partitions_are_named_in_several_requests() -> None:
     session.answered(ErrorCode.NONE, arrive(sessions, first).answer([], 0).session_id)
     seen = names(first)
     while session.marked:
-        asking = session.ask({each: everything[each] for each in session.marked})
-        assert len(names(asking)) <= NAMED_MAX
-        assert session.answered(ErrorCode.NONE, arrive(sessions, asking).answer([], 0).session_id)
-        seen += names(asking)
-    assert not asking.has_more
+        request = session.ask({each: everything[each] for each in session.marked})
+        assert len(names(request)) <= NAMED_MAX
+        assert session.answered(ErrorCode.NONE, arrive(sessions, request).answer([], 0).session_id)
+        seen += names(request)
+    assert not request.has_more
     assert seen == list(range(2 * NAMED_MAX + 5))
 
 
@@ -136,7 +136,7 @@ def test_without_a_session_all_have_their_turn() -> None:
     first = session.ask(everything)
     session.answered(ErrorCode.NONE, 0)
     for number in names(first):
-        session.mark(key(number))  # all of them were answered
+        session.mark(key(number))  # all of them were in a response
     second = session.ask(everything)
     assert sorted(names(first) + names(second)) == list(range(2 * NAMED_MAX))
 
@@ -146,8 +146,8 @@ def test_what_was_refused_waits_for_its_turn_too() -> None:
     few = many(0, 2)
     session.answered(ErrorCode.NONE, arrive(sessions, session.ask(few)).answer([], 0).session_id)
     session.refused(key(1))
-    asking = session.ask({**many(10, NAMED_MAX), **few})
-    assert 1 not in names(asking)
-    assert asking.has_more
-    session.answered(ErrorCode.NONE, arrive(sessions, asking).answer([], 0).session_id)
+    request = session.ask({**many(10, NAMED_MAX), **few})
+    assert 1 not in names(request)
+    assert request.has_more
+    session.answered(ErrorCode.NONE, arrive(sessions, request).answer([], 0).session_id)
     assert names(session.ask({each: few[each] for each in session.marked})) == [1]

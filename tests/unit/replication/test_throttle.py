@@ -1,4 +1,4 @@
-"""Moving replicas come in at a rate, and in bursts that are paid for afterwards."""
+"""The throttle of moving replicas: a rate, with bursts that are repaid by waiting."""
 
 from penstock.replication.throttle import Throttle
 

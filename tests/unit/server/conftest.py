@@ -1,4 +1,4 @@
-"""Every story of the shell is told in both worlds: on virtual time, and on real sockets."""
+"""Runs every story of the shell in both environments: on virtual time, and on real sockets."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def on_virtual_time(
     options: FaultOptions | None = None,
     **settings: Any,
 ) -> str:
-    """Returns the hash of what happened."""
+    """Returns the hash of the world's trace."""
     ends: list[str] = []
 
     async def main(ports: Ports) -> None:
@@ -57,7 +57,7 @@ def on_real_sockets(tmp_path: Path, story: Story, limits: Limits = DEFAULT_LIMIT
 
 @pytest.fixture(params=["virtual", "host"])
 def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Drive:
-    """Tells a story: `drive(story, requests_under_way_max=3)`; limits are named as in Limits, other settings too."""
+    """Runs a story: `drive(story, requests_under_way_max=3)`; fields of Limits and other settings go by name."""
 
     def run(story: Story, **settings: Any) -> None:
         names = [name for name in settings if hasattr(DEFAULT_LIMITS, name)]

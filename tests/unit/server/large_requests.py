@@ -1,4 +1,4 @@
-"""Requests of many elements for every API, made from the declarations, and a meter of the loop's longest stretch.
+"""Large requests for every API, built from the declarations, and a meter of the loop's longest callback.
 
 A request is widened at one array at a time: that array has many elements, every other array has one. Texts and numbers
 are either the same in all elements (`repeated`), or different in each (`distinct`).
@@ -44,11 +44,11 @@ GIVEN: Final[dict[str, Any]] = {
     "group_instance_id": None,
     "instance_id": None,
 }
-"""Values without which a request is refused before anything is done about its elements."""
+"""Values without which a request is refused before its elements are handled."""
 
 
 def arrays_of(message: type[Struct], version: int, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every array of a message, by the names of the fields that lead to it."""
+    """Yields every array of a message, by its path of field names."""
     for field in message.FIELDS:
         if version not in field.versions or field.tag is not None:
             continue
@@ -64,7 +64,7 @@ def arrays_of(message: type[Struct], version: int, path: tuple[str, ...] = ()) -
 def widened(
     request: type[Request], version: int, wide: tuple[str, ...], count: int, topic_id: bytes, *, is_distinct: bool
 ) -> Request:
-    """A request whose array `wide` has so many elements."""
+    """Builds a request whose array `wide` has `count` elements."""
     maker = _Maker(version, wide, count, topic_id, is_distinct=is_distinct)
     made = maker.struct(request, (), 0)
     assert isinstance(made, Request)
@@ -118,7 +118,7 @@ class _Maker:
 
 
 class Stretches:
-    """How long the loop was kept from everything else, in the thread's CPU time."""
+    """The longest callback of the loop, in the thread's CPU time."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -132,7 +132,7 @@ class Stretches:
 
 @contextmanager
 def measured() -> Iterator[Stretches]:
-    """Measures every callback of the running loop. Garbage is collected before, not meanwhile."""
+    """Measures every callback of the running loop. Garbage is collected before, not during the measurement."""
     found = Stretches()
     original = events.Handle._run
 
@@ -154,6 +154,6 @@ def measured() -> Iterator[Stretches]:
 
 
 async def rest() -> None:
-    """Lets what was begun in the background have its turns."""
+    """Lets background work run."""
     for _ in range(10):
         await asyncio.sleep(0)

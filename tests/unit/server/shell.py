@@ -1,18 +1,21 @@
-"""A node with handlers that do as the test says, and clients that send raw frames to it; in either world."""
+"""A node with scripted handlers, and clients that send raw frames to it; on virtual time or real sockets."""
 
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Any
 
+import pytest
+
+from penstock.metadata.image import Image
 from penstock.model.errors import ErrorCode
 from penstock.model.limits import Limits
 from penstock.model.ports import Connection
-from penstock.server.handlers import api_versions
-from penstock.server.node import Node, Ports
-from penstock.server.serving import Answer, Buffers, Call, serves, serves_frames, serves_overlapping
+from penstock.server.connections.serving import Answer, Buffers, Call, serves, serves_frames, serves_overlapping
+from penstock.server.handlers.cluster.api_versions import ApiVersionsHandler
+from penstock.server.node import Node
+from penstock.server.ports import Ports
 from penstock.server.settings import NodeSettings
 from penstock.wire.headers import request_frame
 from penstock.wire.messages.fetch import FetchRequest
@@ -37,7 +40,7 @@ PRODUCE = struct.pack(">hh", 0, 13)
 
 
 def framed(start: bytes, correlation_id: int, body: bytes = b"") -> bytes:
-    """A Fetch or Produce request whose body nobody reads."""
+    """Builds a Fetch or Produce request whose body is ignored."""
     frame = start + struct.pack(">ih", correlation_id, 2) + b"me\x00" + body
     return LENGTH.pack(len(frame)) + frame
 
@@ -57,7 +60,7 @@ def plain(correlation_id: int, partitions: int = 0) -> bytes:
 
 
 def commit(correlation_id: int, partitions: int = 1) -> bytes:
-    """A request that overlaps with others, and is decoded before its handler has it."""
+    """Builds a request that overlaps with others, and is decoded before its handler is called."""
     parts = [
         OffsetCommitRequestPartition(partition_index=n, committed_offset=n, committed_metadata=None)
         for n in range(partitions)
@@ -73,18 +76,18 @@ def reply(correlation_id: int, body: bytes = b"") -> bytes:
 
 @dataclass
 class Script:
-    """What the handlers do. A Fetch waits until it is let go, a Produce answers at once unless its gate is shut."""
+    """The script of the handlers: a Fetch waits for its gate; a Produce answers at once unless its gate is shut."""
 
     began: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
     gates: dict[int, "asyncio.Future[Buffers | None]"] = field(default_factory=dict)
     shut: list[int] = field(default_factory=list)
-    """Correlation ids whose first stage waits for its gate."""
+    """Correlation ids of requests whose first stage waits for its gate."""
     answered_partitions: int = 0
-    """How many the answers of plain requests have."""
+    """Number of partitions in the responses to plain requests."""
     sizes: list[int] = field(default_factory=list)
-    """How many partitions the commits have that were decoded."""
+    """Numbers of partitions in the decoded commits."""
 
     def gate(self, correlation_id: int) -> "asyncio.Future[Buffers | None]":
         if correlation_id not in self.gates:
@@ -95,45 +98,10 @@ class Script:
         for each in correlation_ids:
             self.gate(each).set_result(None)
 
-    def handlers(self) -> Sequence[ModuleType]:
-        @serves_frames(ProduceRequest)
-        async def handle_produce(call: Call, frame: memoryview, position: int) -> Answer:
-            self.began.append(call.correlation_id)
-            if call.correlation_id in self.shut:
-                await self.gate(call.correlation_id)
-            self.ended.append(call.correlation_id)
-            return None if bytes(frame[position:]) == b"acks=0" else [reply(call.correlation_id)]
+    def handlers(self) -> Sequence[object]:
+        return [ApiVersionsHandler((), NothingFinalized()), ScriptedHandler(self)]
 
-        @serves_frames(FetchRequest)
-        async def handle_fetch(call: Call, frame: memoryview, position: int) -> Answer:
-            self.began.append(call.correlation_id)
-            return self._wait(call.correlation_id)
-
-        @serves(ListOffsetsRequest)
-        async def handle_plain(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
-            self.began.append(call.correlation_id)
-            if call.correlation_id in self.shut:
-                await self.gate(call.correlation_id)
-            self.ended.append(call.correlation_id)
-            parts = [
-                ListOffsetsPartitionResponse(partition_index=n, error_code=ErrorCode.NONE)
-                for n in range(self.answered_partitions)
-            ]
-            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)] if parts else ())
-
-        @serves_overlapping(OffsetCommitRequest, is_prompt=True)
-        def handle_commit(request: OffsetCommitRequest, call: Call) -> Answer:
-            self.began.append(call.correlation_id)
-            self.sizes.append(sum(len(topic.partitions) for topic in request.topics))
-            return [reply(call.correlation_id)]
-
-        module = ModuleType("scripted")
-        for handler in (handle_produce, handle_fetch, handle_plain, handle_commit):
-            handler.__module__ = "scripted"
-            setattr(module, handler.__name__, handler)
-        return [api_versions, module]
-
-    async def _wait(self, correlation_id: int) -> Buffers:
+    async def wait(self, correlation_id: int) -> Buffers:
         try:
             answer = await self.gate(correlation_id)
         except asyncio.CancelledError:
@@ -141,6 +109,51 @@ class Script:
             raise
         self.ended.append(correlation_id)
         return [reply(correlation_id)] if answer is None else answer
+
+
+class NothingFinalized:
+    """A cluster without features."""
+
+    position = 0
+    image = Image()
+
+
+class ScriptedHandler:
+    """A handler that follows the script."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    @serves_frames(ProduceRequest)
+    async def produce(self, call: Call, frame: memoryview, position: int) -> Answer:
+        await self._begin(call)
+        return None if bytes(frame[position:]) == b"acks=0" else [reply(call.correlation_id)]
+
+    @serves_frames(FetchRequest)
+    async def fetch(self, call: Call, frame: memoryview, position: int) -> Answer:
+        self._script.began.append(call.correlation_id)
+        return self._script.wait(call.correlation_id)
+
+    @serves(ListOffsetsRequest)
+    async def list_offsets(self, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+        await self._begin(call)
+        parts = [
+            ListOffsetsPartitionResponse(partition_index=n, error_code=ErrorCode.NONE)
+            for n in range(self._script.answered_partitions)
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)] if parts else ())
+
+    @serves_overlapping(OffsetCommitRequest, is_prompt=True)
+    def offset_commit(self, request: OffsetCommitRequest, call: Call) -> Answer:
+        self._script.began.append(call.correlation_id)
+        self._script.sizes.append(sum(len(topic.partitions) for topic in request.topics))
+        return [reply(call.correlation_id)]
+
+    async def _begin(self, call: Call) -> None:
+        self._script.began.append(call.correlation_id)
+        if call.correlation_id in self._script.shut:
+            await self._script.gate(call.correlation_id)
+        self._script.ended.append(call.correlation_id)
 
 
 class Peer:
@@ -153,7 +166,7 @@ class Peer:
         await self.connection.send([b"".join(frames)])
 
     async def receive(self) -> bytes | None:
-        """The next frame; None when the other end is gone."""
+        """Returns the next frame, or None after the other end has closed."""
         try:
             size = LENGTH.unpack(await self.exactly(4))[0]
             return await self.exactly(size)
@@ -161,7 +174,7 @@ class Peer:
             return None
 
     async def answers(self, count: int) -> list[int]:
-        """The correlation ids of the next answers."""
+        """Returns the correlation ids of the next responses."""
         found: list[int] = []
         for _ in range(count):
             frame = await self.receive()
@@ -180,7 +193,7 @@ class Peer:
         return bytes(content)
 
     async def rest(self) -> bytes:
-        """Everything until the other end closes."""
+        """Returns everything until the other end closes."""
         content = bytearray()
         view = memoryview(bytearray(65536))
         try:
@@ -195,7 +208,7 @@ class Peer:
 
 
 class Place:
-    """A started node and whoever calls it."""
+    """A started node and its clients."""
 
     def __init__(self, node: Node, ports: Ports, script: Script) -> None:
         self.node = node
@@ -209,7 +222,7 @@ class Place:
         return self.peers[-1]
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Waits for something to become true."""
+        """Waits until a condition is true."""
         for _ in range(2_000):
             if condition():
                 return
@@ -217,7 +230,7 @@ class Place:
         raise AssertionError(f"never became true; began {self.script.began}, ended {self.script.ended}")
 
     async def settle(self) -> None:
-        """Long enough for everything that can happen to happen."""
+        """Waits long enough for all pending work."""
         await asyncio.sleep(0.05)
 
 
@@ -225,10 +238,10 @@ Story = Callable[[Place], Awaitable[None]]
 
 
 async def tell(story: Story, ports: Ports, limits: Limits, **settings: Any) -> None:
-    """Runs a story against a fresh node, and checks that nothing is left behind."""
+    """Runs a story against a fresh node, and checks for leaks."""
     script = Script()
     chosen = replace(NodeSettings("test", listen_port=0, limits=limits), **settings)
-    node = Node(ports, chosen, script.handlers())
+    node = Node(ports, chosen, handlers=script.handlers())
     await node.start()
     place = Place(node, ports, script)
     try:
@@ -237,8 +250,12 @@ async def tell(story: Story, ports: Ports, limits: Limits, **settings: Any) -> N
         for peer in place.peers:
             peer.close()
         await node.stop()
-    assert node.pool.used_bytes == 0, "the pool was not given back"
-    assert node.pool.waiting == 0
-    assert node.large_pool.used_bytes == 0
-    assert node.large_pool.waiting == 0
-    assert len(node.listener) == 0
+    assert node.listeners.pool.used_bytes == 0, "the pool was not given back"
+    assert node.listeners.pool.waiting == 0
+    assert node.listeners.large_pool.used_bytes == 0
+    assert node.listeners.large_pool.waiting == 0
+    assert len(node.listeners.doors["clients"][0]) == 0
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [row.getMessage() for row in caplog.records if row.name == "penstock.peers"]

@@ -1,4 +1,4 @@
-"""The node follows the image: logs and partitions come and go with topics, settings change live, crashes are mended."""
+"""The node follows the image: logs come and go with topics, settings change at run time, crashes are repaired."""
 
 import asyncio
 import errno
@@ -24,8 +24,8 @@ from penstock.metadata.image import BROKER, TOPIC
 from penstock.metadata.records import ConfigRecord
 from penstock.model.errors import ErrorCode
 from penstock.records.header import TimestampType
+from tests.unit.server.handlers.bare_node import NONE, a_batch, only, part, parts_of, to_fetch, to_produce
 from tests.unit.server.handlers.cluster import NODE, Cluster, a_disk, clustered, on_virtual_time
-from tests.unit.server.handlers.stand import NONE, a_batch, only, part, parts_of, to_fetch, to_produce
 
 SET, DELETE = 0, 1
 
@@ -46,7 +46,7 @@ async def produce(cluster: Cluster, topic: str, index: int = 0, **options: Any) 
 
 
 def lives(*stories: Callable[[Cluster], Awaitable[None]], is_clean: bool = True) -> None:
-    """One story per life of the same node; between lives it is stopped, or its power goes."""
+    """Runs one story per life of the same node; between lives it is stopped, or its power fails."""
 
     async def main() -> None:
         disk = a_disk()
@@ -63,7 +63,7 @@ def lives(*stories: Callable[[Cluster], Awaitable[None]], is_clean: bool = True)
     on_virtual_time(main)
 
 
-# --- topics come and go -----------------------------------------------------------------------------------------------
+# --- creation and deletion of topics ----------------------------------------------------------------------------------
 
 
 def test_a_created_topic_can_be_written_and_read_when_it_has_settled() -> None:
@@ -86,7 +86,7 @@ def test_settling_waits_for_the_logs() -> None:
         await cluster.controller.ask(CreateTopics((NewTopic("t", 2),)))
         assert cluster.partitions.named("t", 0) is None
         assert await produce(cluster, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        await cluster.adoption.settled(["t", "nobody"])
+        await cluster.arrivals.settled(["t", "nobody"])
         assert cluster.partitions.named("t", 1) is not None
 
     clustered(story, sync_s=0.01)
@@ -98,7 +98,7 @@ def test_a_topic_grows() -> None:
         before = cluster.partitions.named("t", 0)
         assert await produce(cluster, "t") is NONE
         await cluster.controller.ask(CreatePartitions((MorePartitions("t", 3),)))
-        await cluster.adoption.settled(["t"])
+        await cluster.arrivals.settled(["t"])
         assert cluster.partitions.named("t", 0) is before
         assert await produce(cluster, "t", 2) is NONE
 
@@ -110,7 +110,7 @@ def test_a_topic_that_changes_while_it_is_being_made_settles_when_all_is_done() 
         await cluster.controller.ask(CreateTopics((NewTopic("t", 40),)))
         await cluster.controller.ask(CreatePartitions((MorePartitions("t", 60),)))
         assert cluster.partitions.named("t", 39) is None
-        await cluster.adoption.settled(["t"])
+        await cluster.arrivals.settled(["t"])
         assert await produce(cluster, "t", 59) is NONE
 
     clustered(story, sync_s=0.01)
@@ -123,7 +123,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_soon() -> None:
         await delete(cluster, "t")
         assert cluster.partitions.named("t", 0) is None
         assert await produce(cluster, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        await cluster.adoption.settled(["t"])
+        await cluster.arrivals.settled(["t"])
         assert list(cluster.topic_logs) == ["u-0"]
         assert cluster.disk.list("logs") == ["__cluster_metadata-0", "u-0"]
         assert await produce(cluster, "u") is NONE
@@ -180,7 +180,7 @@ def test_many_topics_and_partitions_at_once() -> None:
         await cluster.create(*(NewTopic(f"t{n}", 1 + n % 40) for n in range(40)))
         assert len(cluster.partitions) == sum(1 + n % 40 for n in range(40))
         await delete(cluster, *(f"t{n}" for n in range(40)))
-        await cluster.adoption.settled([f"t{n}" for n in range(40)])
+        await cluster.arrivals.settled([f"t{n}" for n in range(40)])
         assert not cluster.topic_logs
         assert len(cluster.partitions) == 0
 
@@ -278,7 +278,7 @@ def test_a_stored_setting_that_no_longer_parses_is_passed_over(caplog: pytest.Lo
         await cluster.create(NewTopic("t", configs=(("retention.ms", "5"),)))
         for name, value in (("segment.ms", "of the future"), ("new.setting", "1")):
             record = ConfigRecord(resource_type=TOPIC, resource_name="t", name=name, value=value)
-            cluster.controller._record([record])
+            cluster.controller.runtime._record([record], None)
 
     async def second(cluster: Cluster) -> None:
         partition = cluster.partitions.named("t", 0)
@@ -310,7 +310,7 @@ def test_a_restart_finds_everything_again(is_clean: bool) -> None:
 
 async def second_and_empty(cluster: Cluster) -> None:
     await delete(cluster, "t")
-    await cluster.adoption.settled(["t"])
+    await cluster.arrivals.settled(["t"])
     assert not cluster.topic_logs
 
 
@@ -352,7 +352,7 @@ def test_a_crash_between_commit_and_deletion_is_mended_at_the_next_start() -> No
 
 @pytest.mark.parametrize("seed", range(15))
 def test_a_power_cut_anywhere_leaves_nothing_between_image_and_logs(seed: int) -> None:
-    """Topics come, grow, go and come again; whenever the power goes, the next start agrees with the image."""
+    """Topics are created, extended, deleted and recreated; after any power cut the next start agrees with the image."""
 
     async def main() -> None:
         disk = a_disk(0.002, seed)
@@ -389,7 +389,7 @@ def test_a_power_cut_anywhere_leaves_nothing_between_image_and_logs(seed: int) -
 
 
 def test_a_log_that_the_cluster_never_heard_of_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """A metadata log restored from an old backup must not cost the topics that it does not know."""
+    """A metadata log restored from an old backup must not delete topics that are not in it."""
 
     async def first(cluster: Cluster) -> None:
         await cluster.create("t")
@@ -406,7 +406,7 @@ def test_a_log_that_the_cluster_never_heard_of_is_left_alone(caplog: pytest.LogC
         asking = cluster.controller.ask(CreateTopics((NewTopic("stray"),)))
         assert (await asking)[0].code is NONE
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(cluster.adoption.settled(["stray"]), 5)
+            await asyncio.wait_for(cluster.arrivals.settled(["stray"]), 5)
         assert caplog.text.count("a log stray-0 of another topic is in its place") == 1
         assert cluster.topic_logs["stray-0"].written_end == 1
         await cluster.create("other")
@@ -433,8 +433,8 @@ def test_who_gives_up_waiting_for_a_topic_does_not_hinder_others() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.controller.ask(CreateTopics((NewTopic("t", 5),)))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(cluster.adoption.settled(["t"]), 0.01)
-        await cluster.adoption.settled(["t"])
+            await asyncio.wait_for(cluster.arrivals.settled(["t"]), 0.01)
+        await cluster.arrivals.settled(["t"])
         assert cluster.partitions.named("t", 4) is not None
 
     clustered(story, sync_s=0.01)
@@ -447,7 +447,7 @@ def test_a_log_is_removed_only_while_upkeep_leaves_it_alone() -> None:
             await delete(cluster, "t")
             await asyncio.sleep(1)
             assert "t-0" in cluster.topic_logs
-        await cluster.adoption.settled(["t"])
+        await cluster.arrivals.settled(["t"])
         assert not cluster.topic_logs
 
     clustered(story)

@@ -1,29 +1,29 @@
-"""Three whole nodes on virtual time, one of which has a damaged log: it is fetched anew, and a last copy is kept."""
+"""Three whole nodes on virtual time, one with a damaged log: it is fetched again, and a last copy is kept."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from penstock.cli.cluster_state import survey
+from penstock.cli.cluster.state import survey
 from penstock.client.metadata import NO_LEADER, TopicPartition
 from penstock.log.directory import ASIDE, LOGS
 from penstock.model.errors import CorruptBatch
 from penstock.replication.leader import NOTHING_FETCHED
-from penstock.server.failed_logs import FailedLogs
 from penstock.server.node import Node
-from tests.simulation.servers_world import NODES
-from tests.unit.server.test_cluster import Town, tell
-from tests.unit.server.test_operating import client_of, complaints
-from tests.unit.server.test_replication import TOPIC, _bytes_of, cluster_of, make_topic, placed, publish, read_all
-from tests.unit.server.test_retreat import settings_of
+from penstock.server.replicas.failed_logs import FailedLogs
+from tests.simulation.three_servers.world import NODES
+from tests.unit.server.checkups import complaints
+from tests.unit.server.full_disks import settings_of
+from tests.unit.server.replicated_topic import TOPIC, bytes_of, make_topic, placed, publish, read_all
+from tests.unit.server.town import Town, client_of, cluster_of, tell
 
 ALL = list(NODES)
 NAME = f"{TOPIC}-0"
 
 
 def flip(town: Town, node_id: int, position: int = 300) -> None:
-    """Flips a bit of what node's first segment holds on its disk."""
+    """Flips a bit in the node's first segment on disk."""
     disk = town.world.nodes[f"node-{node_id}"].disk
     path = next(each for each in disk.list(f"{LOGS}/{NAME}") if each.endswith(".log"))
     disk.flip_bit(f"{LOGS}/{NAME}/{path}", position, 2)
@@ -34,14 +34,14 @@ def aside(town: Town, node_id: int) -> list[str]:
 
 
 async def rot(town: Town, *victims: int) -> None:
-    """All of them are killed, have a bit flipped, and are started again."""
+    """Kills nodes, flips a bit on each, and starts them again."""
     for each in victims:
         town.kill(each)
     for each in victims:
         flip(town, each)
     for each in victims:
         town.start(each)
-    await town.until(lambda: all(each in town.nodes and town.nodes[each].is_serving for each in victims))
+    await town.until(lambda: all(each in town.nodes and town.nodes[each].health.is_serving for each in victims))
 
 
 def is_whole(town: Town) -> Callable[[], bool]:
@@ -51,7 +51,7 @@ def is_whole(town: Town) -> Callable[[], bool]:
 async def check_whole(town: Town, values: list[bytes], victim: int) -> None:
     await town.until(is_whole(town))
     await town.until(lambda: not aside(town, victim), limit_s=5)
-    assert _bytes_of(town.nodes[1]) == _bytes_of(town.nodes[2]) == _bytes_of(town.nodes[3])
+    assert bytes_of(town.nodes[1]) == bytes_of(town.nodes[2]) == bytes_of(town.nodes[3])
     cluster = cluster_of(town)
     assert await read_all(cluster) == values
     await cluster.close()
@@ -74,14 +74,14 @@ def test_a_damaged_replica_is_fetched_anew(victim: int, caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("replicas", [(2, 3, 1), (2,)])
 def test_damage_that_a_reader_meets_is_a_matter_for_other_replicas(replicas: tuple[int, ...]) -> None:
-    """Where there are none, the rest of the log is still written and read."""
+    """Without other replicas, the rest of the log is still written and read."""
 
     async def story(town: Town) -> None:
         configs = {"min.insync.replicas": str(min(2, len(replicas)))}
         await town.admin(1).create_topic(TOPIC, assignments=[replicas], configs=configs)
         cluster = cluster_of(town)
         values = await publish(cluster, 50)
-        log = town.nodes[2].directory.logs[NAME]
+        log = town.nodes[2].storage.directory.logs[NAME]
         file = town.world.nodes["node-2"].disk.open(log.path_of(log.active, "log"))
         file.write(16, b"\x07")  # the magic byte of the first batch
         file.close()
@@ -93,7 +93,7 @@ def test_damage_that_a_reader_meets_is_a_matter_for_other_replicas(replicas: tup
         if len(replicas) > 1:
             await check_whole(town, values, 2)
         else:
-            assert town.nodes[2].directory.logs[NAME].offline_reason is None
+            assert town.nodes[2].storage.directory.logs[NAME].offline_reason is None
             assert placed(town).leader == 2
 
     tell(story, settings_of)
@@ -101,7 +101,7 @@ def test_damage_that_a_reader_meets_is_a_matter_for_other_replicas(replicas: tup
 
 @pytest.mark.parametrize("position", [16, 90])
 def test_a_leader_whose_followers_find_damage_hands_over(position: int) -> None:
-    """Nobody has looked at what it wrote long ago, until a follower needs it."""
+    """Old records are not read until a follower needs them."""
 
     async def story(town: Town) -> None:
         await make_topic(town, (2, 3, 1))
@@ -124,7 +124,7 @@ def test_a_damaged_leader_hands_over_while_it_runs() -> None:
         await make_topic(town, (2, 3, 1))
         cluster = cluster_of(town)
         values = await publish(cluster, 50)
-        log = town.nodes[2].directory.logs[NAME]
+        log = town.nodes[2].storage.directory.logs[NAME]
         before = placed(town)
         assert before.leader == 2
         log.damage("a bit was flipped")
@@ -133,13 +133,13 @@ def test_a_damaged_leader_hands_over_while_it_runs() -> None:
         values += await publish(cluster, 50, "after")
         await cluster.close()
         await check_whole(town, values, 2)
-        assert town.nodes[2].directory.logs[NAME] is not log
+        assert town.nodes[2].storage.directory.logs[NAME] is not log
 
     tell(story, settings_of)
 
 
 def test_a_damaged_follower_that_runs_is_not_taken_for_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its leader knows how far it was in this life, and believes nobody who goes back: a leader epoch begins."""
+    """Its leader never lowers a follower's offset within a broker epoch: a new leader epoch is needed."""
     may_go = FailedLogs._may_go
     monkeypatch.setattr(FailedLogs, "_may_go", lambda *_: False)
 
@@ -147,14 +147,14 @@ def test_a_damaged_follower_that_runs_is_not_taken_for_what_it_was(monkeypatch: 
         await make_topic(town, (1, 2, 3))
         cluster = cluster_of(town)
         values = await publish(cluster, 50)
-        key = (town.nodes[1].controller.image.topics[TOPIC].topic_id, 0)
-        before = town.nodes[1].replicas.leader(key)
+        key = (town.nodes[1].member.controller.image.topics[TOPIC].topic_id, 0)
+        before = town.nodes[1].broker.replicas.leader(key)
         assert before is not None
         await town.until(lambda: before.progress[2].end_offset == 50)
-        town.nodes[2].directory.logs[NAME].damage("a bit was flipped")
-        image_of_leader = town.nodes[1].controller
+        town.nodes[2].storage.directory.logs[NAME].damage("a bit was flipped")
+        image_of_leader = town.nodes[1].member.controller
         await town.until(lambda: 2 in image_of_leader.image.topics[TOPIC].partitions[0].damaged)
-        leader = town.nodes[1].replicas.leader(key)
+        leader = town.nodes[1].broker.replicas.leader(key)
         assert leader is not None
         assert leader is not before
         assert leader.progress[2].end_offset == NOTHING_FETCHED
@@ -173,12 +173,12 @@ def test_the_only_replica_is_kept_and_leads_again_when_it_is_repaired(caplog: py
         await rot(town, 3)
         await asyncio.sleep(5)
         assert (placed(town).leader, placed(town).eligible_leader_replicas) == (NO_LEADER, (3,))
-        assert town.nodes[3].directory.logs[NAME].is_damaged
+        assert town.nodes[3].storage.directory.logs[NAME].is_damaged
         assert not aside(town, 3)
         async with client_of(town) as client:
             found = complaints(await survey(client))
         assert "is on broker 3, is damaged, and is kept" in found["damaged"]
-        await rot(town, 3)  # the same bit: back to what it was
+        await rot(town, 3)  # the same bit, so the damage is undone
         await town.until(lambda: placed(town).leader == 3)
         assert await read_all(cluster) == values
         assert not placed(town).damaged
@@ -232,8 +232,8 @@ def test_the_last_copy_is_kept_until_an_operator_decides() -> None:
         (last,) = placed(town).eligible_leader_replicas
         assert sorted(placed(town).damaged) == ALL
         for each in ALL:
-            assert town.nodes[each].directory.logs[NAME].is_damaged or aside(town, each), "all of them are kept"
-        assert town.nodes[last].directory.logs[NAME].is_damaged
+            assert town.nodes[each].storage.directory.logs[NAME].is_damaged or aside(town, each), "all of them are kept"
+        assert town.nodes[last].storage.directory.logs[NAME].is_damaged
         await cluster.close()
 
     tell(story, settings_of)
@@ -250,7 +250,7 @@ def test_a_copy_that_is_set_aside_stays_until_the_new_one_is_whole() -> None:
         if aside(town, 3):
             town.start(3)
             await town.all_serve()
-            await town.until(lambda: town.nodes[3].directory.kept_aside or sorted(placed(town).isr) == ALL)
+            await town.until(lambda: town.nodes[3].storage.directory.kept_aside or sorted(placed(town).isr) == ALL)
         else:
             town.start(3)
         await cluster.close()
@@ -274,7 +274,7 @@ def test_an_unclean_election_goes_on_without_the_last_copy() -> None:
         await town.all_serve()
         await town.until(lambda: placed(town).leader == NO_LEADER and placed(town).eligible_leader_replicas == (2,))
         await asyncio.sleep(3)
-        assert town.nodes[2].directory.logs[NAME].is_damaged, "nobody else has what was acknowledged"
+        assert town.nodes[2].storage.directory.logs[NAME].is_damaged, "nobody else has what was acknowledged"
         place = TopicPartition(TOPIC, 0)
         admin = town.admin(1)
         assert await admin.elect_leaders([place], is_unclean=True) == {place: None}
@@ -333,11 +333,11 @@ def test_topics_that_are_deleted_take_what_was_set_aside_with_them(monkeypatch: 
 
 
 def test_without_the_rule_a_last_copy_would_be_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What these stories look at can fail."""
+    """Shows that the checks of these tests can fail."""
     monkeypatch.setattr(FailedLogs, "_may_go", lambda _self, log: log.is_damaged)
 
     def is_there(node: Node) -> bool:
-        log = node.directory.logs.get(NAME)
+        log = node.storage.directory.logs.get(NAME)
         return log is not None and log.is_damaged
 
     async def story(town: Town) -> None:

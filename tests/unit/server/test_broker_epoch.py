@@ -1,4 +1,4 @@
-"""What a broker remembers of its last life, and that it claims nothing where it cannot remember."""
+"""A broker stores its epoch across restarts, and claims none if it cannot read it."""
 
 import asyncio
 import errno
@@ -10,7 +10,7 @@ from penstock.host.faults import Faults
 from penstock.host.lossy import LossyDisk
 from penstock.host.memory import MemoryDisk
 from penstock.log.space import Reserve
-from penstock.server.broker_epoch import BROKER_EPOCH, NO_EPOCH, load_epoch, store_epoch
+from penstock.server.membership.broker_epoch import BROKER_EPOCH, NO_EPOCH, load_epoch, store_epoch
 
 
 def a_disk() -> LossyDisk:

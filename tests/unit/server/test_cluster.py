@@ -1,4 +1,4 @@
-"""Three whole nodes on virtual time: they elect, let brokers in, and answer for the controller, whoever is asked."""
+"""Three whole nodes on virtual time: elections, registration, and requests forwarded to the controller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,143 +7,45 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.client.admin import Admin
+from penstock.client.admin.configs import ConfigKind
 from penstock.client.bootstrap import Address
-from penstock.client.cluster import Cluster
-from penstock.client.configs import ConfigKind
 from penstock.client.errors import Refused
-from penstock.client.ports import ClientPorts
 from penstock.metadata.image import Image
+from penstock.metadata.runtime import NotController
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
-from penstock.server.codec_worker import CodecWorker
-from penstock.server.controller_runner import NotController
+from penstock.server.connections.codec_worker import CodecWorker
+from penstock.server.connections.serving import Call, Client
 from penstock.server.node import Node
-from penstock.server.serving import Call, Client
 from penstock.server.settings import Membership, NodeSettings
-from penstock.simulator.node import Ports
-from penstock.simulator.world import World
 from penstock.wire.api import Api
 from penstock.wire.messages import broker_registration as registering
 from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from penstock.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from tests.simulation.servers_world import CONTROLLER_PORT, NODES, PORT, settings_for
+from tests.simulation.three_servers.world import CONTROLLER_PORT, NODES, PORT, settings_for
+from tests.unit.server.town import Town, tell
 
 SESSION_S = 3.0
-
-
-class Town:
-    """Nodes by number, and a client's ports."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.nodes: dict[int, Node] = {}
-        self.settings: dict[int, NodeSettings] = {}
-        """What the next life of each begins with."""
-        self.failures: list[str] = []
-        self.ports: ClientPorts | None = None
-
-    def add(self, settings: NodeSettings) -> None:
-        node_id = settings.node_id
-        self.settings[node_id] = settings
-
-        async def live(ports: Ports) -> None:
-            node = Node(ports, self.settings[node_id], on_failure=self.failures.append)
-            await node.start()
-            self.nodes[node_id] = node
-            await asyncio.get_running_loop().create_future()
-
-        self.world.add(f"node-{node_id}", live)
-        self.world.start(f"node-{node_id}")
-
-    def kill(self, node_id: int) -> None:
-        self.world.kill(f"node-{node_id}")
-        del self.nodes[node_id]
-
-    def start(self, node_id: int) -> None:
-        self.world.start(f"node-{node_id}")
-
-    @property
-    def leader(self) -> int | None:
-        return next((number for number, node in self.nodes.items() if node.controller.is_active), None)
-
-    async def until(self, condition: Callable[[], object], limit_s: float = 20.0) -> float:
-        """Waits for something to become true; how long it took."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        while not condition():
-            assert loop.time() - began < limit_s, "never became true"
-            assert not self.failures, self.failures
-            await asyncio.sleep(0.01)
-        return loop.time() - began
-
-    async def all_serve(self, count: int = 3) -> None:
-        def is_so() -> bool:
-            return len(self.nodes) == count and all(
-                node.is_serving
-                and len([b for b in node.controller.image.brokers.values() if not b.is_fenced]) == self.brokers
-                for node in self.nodes.values()
-            )
-
-        await self.until(is_so)
-
-    @property
-    def brokers(self) -> int:
-        return sum(node.settings.membership.is_broker for node in self.nodes.values())
-
-    def admin(self, node_id: int) -> Admin:
-        assert self.ports is not None
-        return Admin(Cluster(f"node-{node_id}:{PORT}", ports=self.ports, timeout_ms=10_000))
-
-
-Story = Callable[[Town], Awaitable[None]]
-
-
-def tell(story: Story, settings: Callable[[int], NodeSettings] = settings_for) -> None:
-    """Three nodes come up, then the story."""
-    ends: list[BaseException | None] = []
-
-    async def main(ports: Ports) -> None:
-        town.ports = ClientPorts(ports.network, ports.clock, ports.entropy)
-        try:
-            await town.all_serve()
-            await story(town)
-        except BaseException as error:
-            ends.append(error)
-            raise
-        ends.append(None)
-
-    with World(1) as world:
-        town = Town(world)
-        for node_id in NODES:
-            town.add(settings(node_id))
-        world.add("client", main, tolerates=(Exception,))
-        world.start("client")
-        for _ in range(60):
-            world.run(2.0)
-            if ends:
-                break
-        assert ends, "the story has no end"
-        if ends[0] is not None:
-            raise ends[0]
 
 
 def test_a_topic_made_through_any_node_is_known_to_that_node_at_once_and_to_all_soon() -> None:
     async def story(town: Town) -> None:
         for node_id in NODES:
             await town.admin(node_id).create_topic(f"t{node_id}", 6, 3)
-            assert f"t{node_id}" in town.nodes[node_id].controller.image.topics
-        took = await town.until(lambda: all(len(node.controller.image.topics) == 3 for node in town.nodes.values()))
+            assert f"t{node_id}" in town.nodes[node_id].member.controller.image.topics
+        took = await town.until(
+            lambda: all(len(node.member.controller.image.topics) == 3 for node in town.nodes.values())
+        )
         assert took < 0.2
-        image = town.nodes[1].controller.image
-        assert [node.controller.image.topics["t1"] for node in town.nodes.values()] == [image.topics["t1"]] * 3
+        image = town.nodes[1].member.controller.image
+        assert [node.member.controller.image.topics["t1"] for node in town.nodes.values()] == [image.topics["t1"]] * 3
         leaders = [placed.leader for placed in image.topics["t1"].partitions.values()]
         assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
         for node_id, node in town.nodes.items():
-            led = [index for index in range(6) if node.partitions.named("t1", index) is not None]
+            led = [index for index in range(6) if node.broker.partitions.named("t1", index) is not None]
             assert led == [index for index, leader in enumerate(leaders) if leader == node_id]
         await town.admin(1).delete_topic("t2")
-        assert "t2" not in town.nodes[1].controller.image.topics
+        assert "t2" not in town.nodes[1].member.controller.image.topics
         with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS"):
             await town.admin(2).create_topic("t1", 1, 1)
 
@@ -158,7 +60,7 @@ def test_a_broker_passes_large_requests_on_with_the_help_of_workers(monkeypatch:
     async def story(town: Town) -> None:
         broker = next(node for node_id, node in town.nodes.items() if node_id != town.leader)
         client = Client(routes=broker.dispatch.routes, number=1)
-        call = Call(broker, Api.DELETE_TOPICS, 6, 7, "me", "127.0.0.1:1", "", client)
+        call = Call(Api.DELETE_TOPICS, 6, 7, "me", "127.0.0.1:1", "", client)
         for count, used in ((100, []), (3_000, ["encode_request", "decode_response"])):
             names = [DeleteTopicState(name=f"nothing-{n}", topic_id=bytes(16)) for n in range(count)]
             request = DeleteTopicsRequest(topics=names, timeout_ms=10_000)
@@ -178,14 +80,14 @@ def noted(original: Callable[..., Awaitable[Any]], name: str, done: list[str]) -
 
 
 def test_a_killed_broker_is_fenced_long_before_its_session_is_over() -> None:
-    """Its connection ends, the controller looks, and nobody listens where it was."""
+    """Its connection ends, the controller connects to its address, and the port is closed."""
 
     async def story(town: Town) -> None:
         leader = town.leader
         victim = next(node_id for node_id in NODES if node_id != leader)
         town.kill(victim)
         assert leader is not None
-        took = await town.until(lambda: town.nodes[leader].controller.image.brokers[victim].is_fenced)
+        took = await town.until(lambda: town.nodes[leader].member.controller.image.brokers[victim].is_fenced)
         assert took < SESSION_S / 5
 
     tell(story)
@@ -197,10 +99,10 @@ def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -> None
         assert leader is not None
         victim = next(node_id for node_id in NODES if node_id != leader)
         town.world.pause(f"node-{victim}")
-        took = await town.until(lambda: town.nodes[leader].controller.image.brokers[victim].is_fenced)
+        took = await town.until(lambda: town.nodes[leader].member.controller.image.brokers[victim].is_fenced)
         assert SESSION_S - 1 < took < SESSION_S + 1
         town.world.resume(f"node-{victim}")
-        await town.until(lambda: not town.nodes[leader].controller.image.brokers[victim].is_fenced)
+        await town.until(lambda: not town.nodes[leader].member.controller.image.brokers[victim].is_fenced)
 
     tell(story)
 
@@ -216,7 +118,7 @@ def test_another_controller_decides_soon_after_the_leader_is_killed() -> None:
         await town.admin(rest[0]).create_topic("t", 2, 2)
         assert loop.time() - began < SESSION_S
         town.start(leader)
-        await town.until(lambda: leader in town.nodes and "t" in town.nodes[leader].controller.image.topics)
+        await town.until(lambda: leader in town.nodes and "t" in town.nodes[leader].member.controller.image.topics)
         await town.all_serve()
 
     tell(story)
@@ -229,7 +131,7 @@ def test_a_broker_that_died_with_its_controller_is_fenced_by_the_next_one_at_onc
         town.kill(leader)
         await town.until(lambda: town.leader is not None)
         nodes = town.nodes.values()
-        took = await town.until(lambda: all(node.controller.image.brokers[leader].is_fenced for node in nodes))
+        took = await town.until(lambda: all(node.member.controller.image.brokers[leader].is_fenced for node in nodes))
         assert took < SESSION_S / 5
 
     tell(story)
@@ -246,14 +148,14 @@ def test_a_controller_that_stands_still_costs_no_live_broker_its_place() -> None
             def look(_changes: object, image: Image) -> None:
                 fenced.extend(node_id for node_id in rest if image.brokers[node_id].is_fenced)
 
-            node.controller.subscribe(look)
+            node.member.controller.subscribe(look)
 
         for node_id in rest:
             watch(town.nodes[node_id])
         town.world.pause(f"node-{leader}")
-        await town.until(lambda: any(town.nodes[node_id].controller.is_active for node_id in rest))
+        await town.until(lambda: any(town.nodes[node_id].member.controller.is_active for node_id in rest))
         await asyncio.sleep(3 * SESSION_S)
-        assert all(town.nodes[node_id].controller.image.brokers[leader].is_fenced for node_id in rest)
+        assert all(town.nodes[node_id].member.controller.image.brokers[leader].is_fenced for node_id in rest)
         assert not fenced
         town.world.resume(f"node-{leader}")
         await town.all_serve()
@@ -280,7 +182,7 @@ def test_what_was_answered_is_there_when_all_nodes_have_lost_power() -> None:
         for node_id in NODES:
             town.start(node_id)
         await town.all_serve()
-        assert all("kept" in node.controller.image.topics for node in town.nodes.values())
+        assert all("kept" in node.member.controller.image.topics for node in town.nodes.values())
 
     tell(story)
 
@@ -288,7 +190,7 @@ def test_what_was_answered_is_there_when_all_nodes_have_lost_power() -> None:
 def test_a_broker_joins_by_the_address_of_one_controller_and_takes_the_cluster_from_a_snapshot() -> None:
     async def story(town: Town) -> None:
         made = 0
-        while not all(node.quorum.log.start_offset > 0 for node in town.nodes.values()):
+        while not all(node.member.quorum.log.start_offset > 0 for node in town.nodes.values()):
             assert made < 200, "nobody takes snapshots"
             await town.admin(1 + made % 3).create_topic(f"t{made}", 1, 1)
             made += 1
@@ -299,10 +201,10 @@ def test_a_broker_joins_by_the_address_of_one_controller_and_takes_the_cluster_f
         town.add(joining)
         await town.all_serve(4)
         node = town.nodes[4]
-        assert len(node.controller.image.topics) == made
-        assert node.quorum.log.start_offset > 0, "it has not begun with a snapshot"
+        assert len(node.member.controller.image.topics) == made
+        assert node.member.quorum.log.start_offset > 0, "it has not begun with a snapshot"
         await town.admin(4).create_topic("by-the-new-one", 1, 1)
-        assert 4 not in node.quorum.raft.voters.by_id
+        assert 4 not in node.member.quorum.raft.voters.by_id
 
     tell(story)
 
@@ -314,10 +216,10 @@ def test_a_node_that_only_is_a_controller_votes_and_decides_and_has_no_topics() 
 
     async def story(town: Town) -> None:
         await town.admin(3).create_topic("t", 3, 1)
-        assert sorted(town.nodes[3].controller.image.brokers) == [3]
+        assert sorted(town.nodes[3].member.controller.image.brokers) == [3]
         for node_id in (1, 2):
-            await town.until(lambda: "t" in town.nodes[node_id].controller.image.topics)  # noqa: B023 - awaited at once
-            assert list(town.nodes[node_id].directory.logs) == ["__cluster_metadata-0"]
+            await town.until(lambda: "t" in town.nodes[node_id].member.controller.image.topics)  # noqa: B023 - awaited at once
+            assert list(town.nodes[node_id].storage.directory.logs) == ["__cluster_metadata-0"]
 
     tell(story, settings)
 
@@ -327,8 +229,8 @@ def test_settings_of_a_broker_are_changed_through_that_broker_wherever_the_contr
         changes: dict[str, Any] = {"broker.decommission": "true"}
         for node_id in NODES:
             await town.admin(node_id).alter_configs(ConfigKind.BROKER, str(node_id), changes)
-        image = town.nodes[1].controller.image
-        await town.until(lambda: image is not town.nodes[1].controller.image)
+        image = town.nodes[1].member.controller.image
+        await town.until(lambda: image is not town.nodes[1].member.controller.image)
         found = await town.admin(2).describe_configs(ConfigKind.BROKER, "2")
         assert found["broker.decommission"].value == "true"
 
@@ -339,10 +241,10 @@ def test_every_voter_has_told_its_directory_and_every_controller_is_registered()
     async def story(town: Town) -> None:
         def are_known() -> bool:
             node = town.nodes[1]
-            voters = node.quorum.raft.voters.by_id
+            voters = node.member.quorum.raft.voters.by_id
             keys = [voters[node_id].key for node_id in NODES]
-            controllers = sorted(node.controller.image.controllers)
-            return keys == [town.nodes[node_id].quorum.key for node_id in NODES] and controllers == [1, 2, 3]
+            controllers = sorted(node.member.controller.image.controllers)
+            return keys == [town.nodes[node_id].member.quorum.key for node_id in NODES] and controllers == [1, 2, 3]
 
         await town.until(are_known)
         description = await town.admin(3).describe_quorum()
@@ -361,8 +263,8 @@ def test_a_node_hands_over_what_it_leads_before_it_stops() -> None:
         other = next(node_id for node_id in NODES if node_id != leader)
         await town.nodes[leader].stop()
         del town.nodes[leader]
-        assert await town.until(lambda: town.nodes[other].controller.image.brokers[leader].is_fenced) < 0.5
-        image = town.nodes[other].controller.image
+        assert await town.until(lambda: town.nodes[other].member.controller.image.brokers[leader].is_fenced) < 0.5
+        image = town.nodes[other].member.controller.image
         assert leader not in [placed.leader for placed in image.topics["t"].partitions.values()]
         assert await town.until(lambda: town.leader is not None) < 1.0
 
@@ -409,6 +311,6 @@ def test_a_broker_of_another_cluster_is_not_let_in() -> None:
         )
         town.add(stranger)
         await asyncio.sleep(3.0)
-        assert 7 not in town.nodes[1].controller.image.brokers
+        assert 7 not in town.nodes[1].member.controller.image.brokers
 
     tell(story)

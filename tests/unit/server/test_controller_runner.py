@@ -23,14 +23,16 @@ from penstock.metadata.commands import (
 )
 from penstock.metadata.controller import Controller
 from penstock.metadata.draft import InconsistentRecord
+from penstock.metadata.events import LogRead
 from penstock.metadata.image import BROKER, TOPIC, Image
 from penstock.metadata.records import BrokerRegistrationChangeRecord, FeatureLevelRecord, RemoveTopicRecord
+from penstock.metadata.runtime import ControllerRuntime, NotController
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import BatchTooLarge, ErrorCode, StorageError
 from penstock.model.shard import Command
 from penstock.records.header import batches
-from penstock.server.controller_runner import APPLIED_AT_ONCE, ControllerRunner, NotController
-from penstock.server.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, batch_of, records_in
+from penstock.server.controller.metadata_reader import APPLIED_AT_ONCE
+from penstock.server.quorum.metadata_log import METADATA_LOG, METADATA_SETTINGS, Unrecordable, batch_of, records_in
 from penstock.server.settings import CannotStart
 from penstock.simulator.entropy import SimulatedEntropy
 from tests.unit.server.handlers.cluster import FEATURES, NODE, Cluster, a_disk, clustered, on_virtual_time
@@ -78,7 +80,7 @@ def test_overlapping_commands_see_each_other_and_share_rounds() -> None:
 
 
 def test_a_refusal_that_rests_on_something_undurable_waits_for_it() -> None:
-    """Who is told that a topic exists must be able to rely on it."""
+    """A client that learns that a topic exists must be able to rely on it."""
 
     async def story(cluster: Cluster) -> None:
         loop = asyncio.get_running_loop()
@@ -181,7 +183,7 @@ def test_the_first_start_says_which_features_are_on_and_later_ones_do_not() -> N
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_power_cut_undoes_no_reply_and_shows_nothing_undurable(seed: int) -> None:
-    """Topics are created one after the other; the power goes somewhere in between, syncs and all."""
+    """Topics are created one after the other; the power fails at some point, also during syncs."""
     cut_s = 0.001 * (17 * seed % 97)
 
     async def story() -> None:
@@ -256,7 +258,7 @@ def test_a_full_disk_refuses_a_command_and_nothing_else() -> None:
     async def story(cluster: Cluster) -> None:
         disk = cluster.disk
         assert isinstance(disk, LossyDisk)
-        disk.fail_next("write", SEGMENT, count=2, code=errno.ENOSPC)  # not even with the reserve
+        disk.fail_next("write", SEGMENT, count=2, code=errno.ENOSPC)  # the retry with the reserve fails too
         with pytest.raises(StorageError, match="the disk is full"):
             await cluster.controller.ask(one("b"))
         assert cluster.controller.offline_reason is None
@@ -315,7 +317,7 @@ def large(name: str, partitions: int = 2_500) -> CreateTopics:
 
 
 async def begun(cluster: Cluster, command: Command[Any]) -> "asyncio.Task[Any]":
-    """A command that is being decided: others have had turns, and nothing is recorded."""
+    """Starts a command and returns while it is being decided: other tasks have run, and nothing is appended."""
     end = cluster.controller.end_offset
     task = asyncio.get_running_loop().create_task(cluster.controller.ask(command))
     for _ in range(3):
@@ -394,7 +396,7 @@ def test_a_large_command_is_not_carried_out_in_another_term() -> None:
     async def story(cluster: Cluster) -> None:
         end = cluster.controller.end_offset
         task = await begun(cluster, large("t"))
-        cluster.controller.leader_known(2, 1_000, end)
+        cluster.quorum.leader_known(2, 1_000, end)
         with pytest.raises(NotController):
             await task
         assert cluster.controller.end_offset == end
@@ -404,12 +406,12 @@ def test_a_large_command_is_not_carried_out_in_another_term() -> None:
 
 
 def test_a_large_batch_is_applied_in_pieces_and_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot that is taken between two pieces holds what its position says, and no more or less."""
+    """A snapshot taken between two pieces holds exactly the records up to its position."""
     seen: list[tuple[int, int]] = []
-    go_on = ControllerRunner._go_on
+    take_in = ControllerRuntime._take_in
 
-    def watched(controller: ControllerRunner) -> None:
-        go_on(controller)
+    def watched(controller: ControllerRuntime, event: LogRead) -> None:
+        take_in(controller, event)
         topic = controller.image.topics.get("t")
         seen.append((controller.position, 0 if topic is None else len(topic.partitions)))
 
@@ -420,7 +422,7 @@ def test_a_large_batch_is_applied_in_pieces_and_shown_whole(monkeypatch: pytest.
         await cluster.controller.ask(large("t"))
         end = cluster.controller.end_offset
         await cluster.crash()
-        monkeypatch.setattr(ControllerRunner, "_go_on", watched)
+        monkeypatch.setattr(ControllerRuntime, "_take_in", watched)
         again = Cluster(disk, seed=2)
         await again.load()
         before = [count for position, count in seen if position < end]
@@ -437,14 +439,14 @@ def test_a_record_that_does_not_fit_never_reaches_the_log() -> None:
         log = cluster.directory.logs[METADATA_LOG]
         end = log.written_end
         with pytest.raises(InconsistentRecord):
-            cluster.controller._record([RemoveTopicRecord(topic_id=b"n" * 16)])
+            cluster.controller.runtime._record([RemoveTopicRecord(topic_id=b"n" * 16)], None)
         assert log.written_end == end
 
     clustered(story)
 
 
 def test_logs_without_a_metadata_log_are_not_taken_for_an_empty_cluster() -> None:
-    """Else every log in the directory would be an orphan."""
+    """Otherwise every log in the directory would be an orphan."""
 
     async def story() -> None:
         disk = a_disk()
@@ -528,11 +530,11 @@ def test_a_topics_settings_are_in_the_image() -> None:
     assert clustered(story) == {"retention.ms": "5"}
 
 
-# --- being heard ------------------------------------------------------------------------------------------------------
+# --- heartbeats -------------------------------------------------------------------------------------------------------
 
 
 def test_a_disk_that_takes_seconds_to_sync_fences_nobody() -> None:
-    """R34: a heartbeat is heard and answered at once, whatever waits to be committed."""
+    """R34: a heartbeat is answered at once, whatever waits to be committed."""
 
     async def story(cluster: Cluster) -> None:
         for n in range(5):

@@ -1,11 +1,11 @@
-"""What clients are told of a broker that was lost a moment ago."""
+"""Metadata responses about a broker that was lost a moment ago."""
 
 import asyncio
 from dataclasses import replace
 from typing import Any, cast
 
 from penstock.metadata.image import Broker, Image
-from penstock.server.departures import DOUBT_MS, LISTED_MS, Departures
+from penstock.server.membership.broker_grace import DOUBT_MS, LISTED_MS, BrokerGrace
 from tests.unit.server.handlers.cluster import on_virtual_time
 
 ME, OTHER = 1, 2
@@ -18,11 +18,11 @@ class Line:
 
 
 class Scene:
-    """Two brokers, of whom one is lost; a controller that fences it when it is told to."""
+    """Two brokers of which one is lost, and a controller that fences it on request."""
 
     def __init__(self) -> None:
         self.image = Image(brokers={each: Broker(each, 0, bytes(16), ()) for each in (ME, OTHER)})
-        self.departures = Departures(cast("Any", self))
+        self.broker_grace = BrokerGrace(cast("Any", self))
         self._changed = asyncio.Event()
 
     def monotonic_ms(self) -> int:
@@ -39,22 +39,22 @@ class Scene:
             await self._changed.wait()
 
     async def waited_ms(self) -> int:
-        """How long Metadata would wait now."""
+        """Returns how long a Metadata request waits now."""
         began_ms = self.monotonic_ms()
-        await self.departures.settled(cast("Any", self))
+        await self.broker_grace.settled(cast("Any", self))
         return self.monotonic_ms() - began_ms
 
     @property
     def listed(self) -> list[int]:
         brokers = self.image.brokers.values()
-        return [each.broker_id for each in brokers if self.departures.is_listed(each, self.image)]
+        return [each.broker_id for each in brokers if self.broker_grace.is_listed(each, self.image)]
 
 
 def test_metadata_waits_until_who_was_lost_is_fenced() -> None:
     async def story() -> None:
         scene = Scene()
         assert await scene.waited_ms() == 0
-        scene.departures.lost(OTHER)
+        scene.broker_grace.lost(OTHER)
         asyncio.get_running_loop().call_later(0.02, scene.fence)
         assert await scene.waited_ms() == 20
         assert await scene.waited_ms() == 0
@@ -65,12 +65,12 @@ def test_metadata_waits_until_who_was_lost_is_fenced() -> None:
 def test_metadata_does_not_wait_for_long_nor_again() -> None:
     async def story() -> None:
         scene = Scene()
-        scene.departures.lost(OTHER)
+        scene.broker_grace.lost(OTHER)
         assert DOUBT_MS <= await scene.waited_ms() <= DOUBT_MS + 1
-        scene.departures.lost(OTHER)
+        scene.broker_grace.lost(OTHER)
         assert await scene.waited_ms() == 0, "it is still the same loss"
-        scene.departures.answered(OTHER, Line())
-        scene.departures.lost(OTHER)
+        scene.broker_grace.answered(OTHER, Line())
+        scene.broker_grace.lost(OTHER)
         assert await scene.waited_ms() >= DOUBT_MS
 
     on_virtual_time(story)
@@ -79,7 +79,7 @@ def test_metadata_does_not_wait_for_long_nor_again() -> None:
 def test_a_connection_that_ends_between_two_fetches_is_noticed() -> None:
     async def story() -> None:
         scene, line = Scene(), Line()
-        scene.departures.answered(OTHER, line)
+        scene.broker_grace.answered(OTHER, line)
         assert await scene.waited_ms() == 0
         line.is_closed = True
         assert await scene.waited_ms() >= DOUBT_MS
@@ -91,9 +91,9 @@ def test_a_connection_that_ends_between_two_fetches_is_noticed() -> None:
 def test_who_has_answered_since_or_is_unknown_is_not_waited_for() -> None:
     async def story() -> None:
         scene = Scene()
-        scene.departures.lost(OTHER)
-        scene.departures.answered(OTHER, Line())
-        scene.departures.lost(7)
+        scene.broker_grace.lost(OTHER)
+        scene.broker_grace.answered(OTHER, Line())
+        scene.broker_grace.lost(7)
         assert await scene.waited_ms() == 0
 
     on_virtual_time(story)

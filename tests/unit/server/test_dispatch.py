@@ -1,19 +1,17 @@
-"""The table of handlers, and the quick reading of headers against the compiled one."""
-
-from types import ModuleType
+"""The handler table, and the fast header parser compared with the compiled one."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ProtocolError
-from penstock.server.dispatch import NO_BODY, Dispatch
-from penstock.server.handlers import api_versions
+from penstock.server.connections.dispatch import NO_BODY, Dispatch
+from penstock.server.handlers.cluster.api_versions import ApiVersionsHandler
 from penstock.wire.api import Api
 from penstock.wire.codec import write_into
 from penstock.wire.headers import read_request_header, request_header_version
 from penstock.wire.messages.header import RequestHeader
-from tests.unit.server.shell import Script
+from tests.unit.server.shell import NothingFinalized, Script
 
 DISPATCH = Dispatch(Script().handlers())
 SERVED = [(route.api, version) for route in DISPATCH.routes.values() for version in range(route.first, route.last + 1)]
@@ -58,9 +56,16 @@ def test_an_unknown_version_of_api_versions_has_no_body(version: int) -> None:
     assert (opened.correlation_id, opened.version, opened.position) == (77, version, NO_BODY)
 
 
+class Holder:
+    """An object that holds a handler and one of its bound methods."""
+
+    def __init__(self, handler: ApiVersionsHandler) -> None:
+        self.handler = handler
+        self.api_versions = handler.api_versions
+
+
 def test_two_handlers_of_one_api_are_refused() -> None:
-    twin = ModuleType("twin")
-    twin.first = api_versions.api_versions  # type: ignore[attr-defined]
-    assert list(Dispatch([twin]).routes) == [], "what a module merely imports is not its own"
+    handler = ApiVersionsHandler((), NothingFinalized())
+    assert list(Dispatch([Holder(handler)]).routes) == [], "what a handler merely holds is not its own"
     with pytest.raises(AssertionError, match="two handlers serve ApiVersions"):
-        Dispatch([api_versions, api_versions])
+        Dispatch([handler, handler])

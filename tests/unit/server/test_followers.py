@@ -1,9 +1,9 @@
-"""Followers' sessions at a partition: who is told of changes, and who no longer."""
+"""Follower sessions at a partition: which ones are notified of changes, and which no longer."""
 
 from random import Random
 
-from penstock.replication.fetch_sessions import FetchSessions, Wanted
-from penstock.server.followers import Followers
+from penstock.replication.fetch_sessions import FetchSessions, RequestedPartition
+from penstock.server.partitions.followers import Followers
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.wire.hot.fetch import FetchedPartition
 from penstock.wire.messages.fetch import FetchPartition, FetchTopic
@@ -11,19 +11,19 @@ from penstock.wire.messages.fetch import FetchPartition, FetchTopic
 FOLLOWER = 2
 
 
-def wanted_in_a_new_session(sessions: FetchSessions) -> Wanted:
+def wanted_in_a_new_session(sessions: FetchSessions) -> RequestedPartition:
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
     fetching = sessions.begin(0, 0, [FetchTopic(topic="t", partitions=[part])], (), 0, has_ids=False, is_follower=True)
-    (wanted,) = fetching.wanted
-    fetching.answer([(wanted, FetchedPartition(0, 0, 0, records=b""))], 0)
-    assert wanted.session is not None
-    wanted.session.unsettled.clear()
-    return wanted
+    (requested,) = fetching.requested
+    fetching.answer([(requested, FetchedPartition(0, 0, 0, records=b""))], 0)
+    assert requested.session is not None
+    requested.session.unsettled.clear()
+    return requested
 
 
-def is_told(wanted: Wanted) -> bool:
-    assert wanted.session is not None
-    return wanted in wanted.session.unsettled
+def is_told(requested: RequestedPartition) -> bool:
+    assert requested.session is not None
+    return requested in requested.session.unsettled
 
 
 def test_a_request_of_an_older_session_that_comes_late_takes_nobodys_place() -> None:

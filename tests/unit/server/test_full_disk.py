@@ -1,4 +1,4 @@
-"""A node whose disk is full says so, serves what it has, and can be emptied; one whose metadata log fails says that."""
+"""A node with a full disk reports it, serves reads, and can be emptied; a failed metadata log is reported too."""
 
 import asyncio
 import errno
@@ -11,15 +11,15 @@ from penstock.host.lossy import LossyDisk
 from penstock.log.log import Log
 from penstock.metadata.commands import CreateTopics, DeleteTopics, NewTopic, TopicRef
 from penstock.model.errors import ErrorCode, StorageError
-from penstock.server.metadata_log import METADATA_LOG
 from penstock.server.node import Node
-from penstock.server.partition import Partition
-from penstock.server.settings import NodeSettings
-from penstock.server.upkeep_loop import Upkeep, UpkeepSettings
+from penstock.server.partitions.partition import Partition
+from penstock.server.partitions.upkeep_loop import Upkeep
+from penstock.server.quorum.metadata_log import METADATA_LOG
+from penstock.server.settings import NodeSettings, UpkeepSettings
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
+from tests.unit.server.handlers.bare_node import FSYNC, REPLICATED, BareNode, a_batch, only, running, to_produce
 from tests.unit.server.handlers.cluster import Cluster, a_disk, clustered, on_virtual_time
-from tests.unit.server.handlers.stand import FSYNC, REPLICATED, Stand, a_batch, only, running, to_produce
 
 SEGMENT = f"logs/{METADATA_LOG}/{0:020d}-0.log"
 NONE = ErrorCode.NONE
@@ -38,21 +38,21 @@ def partition_of(cluster: Cluster, topic: str) -> Partition:
     return found
 
 
-async def produce(stand: Stand, topic: str = "t", timeout_ms: int = 30_000) -> ErrorCode:
+async def produce(node: BareNode, topic: str = "t", timeout_ms: int = 30_000) -> ErrorCode:
     request = to_produce((topic, 0, a_batch(3, value=bytes(700))), timeout_ms=timeout_ms)
-    return ErrorCode(only(await stand.produce(request)).error_code)
+    return ErrorCode(only(await node.produce(request)).error_code)
 
 
 def test_a_ledger_without_room_acknowledges_nothing_until_there_is_some(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=FSYNC)
-        assert await produce(stand) is NONE
-        stand.disk.fail_next("write", "ledger-1", count=3, code=errno.ENOSPC)
-        assert await produce(stand, timeout_ms=1_500) is ErrorCode.REQUEST_TIMED_OUT
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=FSYNC)
+        assert await produce(node) is NONE
+        node.disk.fail_next("write", "ledger-1", count=3, code=errno.ENOSPC)
+        assert await produce(node, timeout_ms=1_500) is ErrorCode.REQUEST_TIMED_OUT
         assert partition.log.high_watermark == 3
         assert partition.log.offline_reason is None
         began = asyncio.get_running_loop().time()
-        assert await produce(stand) is NONE
+        assert await produce(node) is NONE
         assert asyncio.get_running_loop().time() - began < 3
         assert partition.log.high_watermark == 9
         assert "Nothing can be acknowledged, which is tried again every second" in caplog.text
@@ -70,7 +70,7 @@ def test_a_topic_can_be_deleted_from_a_full_disk_and_others_go_on() -> None:
         assert cluster.controller.offline_reason is None
         (reply,) = await cluster.controller.ask(DeleteTopics((TopicRef("gone"),)))
         assert reply.code is NONE
-        await cluster.adoption.settled(["gone"])
+        await cluster.arrivals.settled(["gone"])
         assert await produce(cluster, "kept") is NONE
         assert partition_of(cluster, "kept").log.high_watermark == 6
         disk.faults.capacity_bytes = None
@@ -84,10 +84,10 @@ def test_a_topic_that_finds_no_room_for_its_log_is_there_when_there_is_some() ->
         (reply,) = await cluster.controller.ask(CreateTopics((NewTopic("t"),)))
         assert reply.code is NONE, "the reserve is for the metadata log"
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(cluster.adoption.settled(["t"]), 3)
+            await asyncio.wait_for(cluster.arrivals.settled(["t"]), 3)
         assert "t-0" not in cluster.directory.logs
         cluster.disk.faults.capacity_bytes = None
-        await asyncio.wait_for(cluster.adoption.settled(["t"]), 3)
+        await asyncio.wait_for(cluster.arrivals.settled(["t"]), 3)
         assert await produce(cluster) is NONE
 
     clustered(story)
@@ -126,17 +126,18 @@ def test_upkeep_tells_of_a_full_disk_once_and_makes_up_for_it() -> None:
     def on_trouble(log: Log, error: Exception) -> None:
         troubles.append(f"{log.path}: {error}")
 
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=replace(REPLICATED, segment_bytes=len(a_batch()) * 2))
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=replace(REPLICATED, segment_bytes=len(a_batch()) * 2))
         for _ in range(9):
-            stand.append(partition)
-        upkeep = Upkeep(stand.directory, stand.partitions, stand.clock, UpkeepSettings(), on_trouble=on_trouble)
+            node.append(partition)
+        lock = asyncio.Lock()
+        upkeep = Upkeep(node.directory, node.partitions, node.clock, lock, UpkeepSettings(), on_trouble)
         task = asyncio.get_running_loop().create_task(upkeep.run())
-        crowd(stand.disk)
+        crowd(node.disk)
         await asyncio.sleep(5)
         assert len(troubles) == 1
         assert "the disk is full" in troubles[0]
-        stand.disk.faults.capacity_bytes = None
+        node.disk.faults.capacity_bytes = None
         await asyncio.sleep(2)
         assert partition.log.settled_segments == 4
         assert len(troubles) == 1
@@ -156,7 +157,7 @@ def test_a_node_whose_metadata_log_fails_says_that_it_should_be_stopped(caplog: 
         assert failures == []
         disk.fail_next("sync", SEGMENT)
         with pytest.raises(StorageError, match="the controller is offline"):
-            await node.controller.ask(CreateTopics((NewTopic("t"),)))
+            await node.member.controller.ask(CreateTopics((NewTopic("t"),)))
         await node.stop()
         ends.append("well")
 

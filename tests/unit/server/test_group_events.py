@@ -1,26 +1,26 @@
-"""Whole nodes on virtual time tell what happens to groups, and whoever asks why is told; our own client among them."""
+"""Whole nodes on virtual time record group events, and return them on request; also with our own client."""
 
 import asyncio
 
 import pytest
 
+from penstock.client.admin.group_history import group_history
 from penstock.client.cluster import Cluster
 from penstock.client.errors import Refused
-from penstock.client.group_consumer import GroupConsumer
-from penstock.client.group_history import group_history
-from penstock.client.membership import GroupProtocol, GroupSettings
-from penstock.client.producer import Producer
+from penstock.client.groups.group_consumer import GroupConsumer
+from penstock.client.groups.membership import GroupProtocol, GroupSettings
+from penstock.client.producer.producer import Producer
 from penstock.model.group_events import TOPIC as EVENTS
 from penstock.model.group_events import EventKind, GroupEvent
-from tests.unit.server.test_cluster import Town
-from tests.unit.server.test_groups import PARTITIONS, TOPIC, coordinator_of, run
+from tests.unit.server.grouped_town import PARTITIONS, TOPIC, coordinator_of, run
+from tests.unit.server.town import Town
 
 GROUP = "told"
 RECORDS = 60
 
 
 async def history(cluster: Cluster, kind: EventKind, count: int) -> list[GroupEvent]:
-    """What is told, once there is so much of a kind."""
+    """Waits for a number of events of a kind, and returns all events."""
     for _ in range(400):
         found = await group_history(cluster, GROUP, 0, timeout_ms=10_000)
         if found.is_told and sum(event.kind is kind for event in found.events) >= count:

@@ -1,24 +1,22 @@
-"""How far groups are behind while some leaders are gone or silent: what can be known is told, and nothing else."""
+"""Lag of groups while some leaders are dead or unresponsive: known values are reported, and no others."""
 
 import asyncio
 
 from penstock.client.bootstrap import Address
 from penstock.client.cluster import Cluster
-from penstock.client.commits import commit_offsets
-from penstock.client.coordinator_link import CoordinatorLink
+from penstock.client.groups.commits import commit_offsets
+from penstock.client.groups.coordinator_link import CoordinatorLink
 from penstock.client.metadata import TopicPartition
 from penstock.client.ports import ClientPorts
-from penstock.client.producer import Producer
+from penstock.client.producer.producer import Producer
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import patch
-from penstock.server.group_lag import LOOK_S
-from penstock.server.leader_look import LeaderLook, Place, Span
-from tests.unit.client.brokers import Brokers, play
-from tests.unit.client.test_lag import append
+from penstock.server.groups.end_offset_query import EndOffsetQuery, Place, Span
+from penstock.server.groups.group_lag import LOOK_S
+from tests.unit.client.brokers import Brokers, append, play
 from tests.unit.server.metrics.exposition import Told
-from tests.unit.server.metrics.test_cluster_metrics import together, told, watched
-from tests.unit.server.test_cluster import Town, tell
-from tests.unit.server.test_replication import cluster_of
+from tests.unit.server.metrics.pages import together, told, watched
+from tests.unit.server.town import Town, cluster_of, tell
 
 GROUPS = [f"g{number}" for number in range(6)]
 CURRENT, LAG, SECONDS = (f"kafka_consumergroup_{name}" for name in ("current_offset", "lag", "lag_seconds"))
@@ -27,12 +25,12 @@ SOON_S = 0.5
 
 
 def victim_of(town: Town) -> int:
-    """Not the controller, without which others would wait for its successor."""
+    """Returns a node other than the controller, so that no failover of the controller delays the test."""
     return next(node_id for node_id in town.nodes if node_id != town.leader)
 
 
 async def prepare(town: Town, victim: int) -> Cluster:
-    """Partition 1 of `mixed` and all of `alone` are on the victim alone; groups have read one record of each."""
+    """Puts partition 1 of `mixed` and all of `alone` on the victim only; groups have read one record of each."""
     admin, cluster = town.admin(1), cluster_of(town)
     one, other = [node_id for node_id in town.nodes if node_id != victim]
     await admin.create_topic("mixed", assignments=[(one,), (victim,), (other,)])
@@ -49,7 +47,7 @@ async def prepare(town: Town, victim: int) -> Cluster:
 
 
 def told_of(pages: dict[int, Told], name: str, group: str) -> dict[tuple[str, str | None], float]:
-    """By topic and partition."""
+    """Returns the values of a metric by topic and partition."""
     return {
         (labelled["topic"], labelled.get("partition")): value
         for page in pages.values()
@@ -76,7 +74,9 @@ def test_a_partition_without_a_leader_takes_nothing_from_others() -> None:
         assert together(before, UNKNOWN) == 0
         assert together(before, LAG) == len(GROUPS) * 4 * 3
         town.kill(victim)
-        await town.until(lambda: town.leader is not None and town.nodes[town.leader].controller.index.leaderless_count)
+        await town.until(
+            lambda: town.leader is not None and town.nodes[town.leader].member.controller.index.leaderless_count
+        )
         await asyncio.sleep(5.0)
         for _ in range(2):
             began_s = asyncio.get_running_loop().time()
@@ -96,7 +96,7 @@ def test_a_partition_without_a_leader_takes_nothing_from_others() -> None:
 
 
 def test_a_leader_that_is_silent_holds_up_nobody_else() -> None:
-    """It hangs, and the controller does not know it yet."""
+    """The leader hangs, and the controller has not noticed yet."""
 
     async def story(town: Town) -> None:
         victim = victim_of(town)
@@ -107,7 +107,7 @@ def test_a_leader_that_is_silent_holds_up_nobody_else() -> None:
         groups = [
             group
             for node in awake.values()
-            for driven in node.groups.shards.values()
+            for driven in node.broker.groups.shards.values()
             if driven.shard is not None
             for group in driven.shard.offsets.groups()
         ]
@@ -125,7 +125,7 @@ def test_a_leader_that_is_silent_holds_up_nobody_else() -> None:
 
 
 def test_timestamps_of_several_offsets_of_a_partition_are_read_together() -> None:
-    """Of a partition whose leader is gone there are none, and that is not the same as no record."""
+    """A partition whose leader is gone has no result, which differs from having no record."""
     brokers = Brokers(2)
     several, gone, marked = brokers.add_topic("t", 3)
     for each in (several, gone):
@@ -143,7 +143,7 @@ def test_timestamps_of_several_offsets_of_a_partition_are_read_together() -> Non
     noted: dict[Place, int | None] = {}
 
     async def story(ports: ClientPorts) -> dict[TopicPartition, Span]:
-        look = LeaderLook(Address(brokers.names[0], 9092), ports)
+        look = EndOffsetQuery(Address(brokers.names[0], 9092), ports)
         try:
             spans = await look.spans(places)
             wanted = {places[0]: [4, 0, 2, 3], places[2]: [1]}

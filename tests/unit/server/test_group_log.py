@@ -1,20 +1,20 @@
-"""A log of groups is read for a shard that begins: in pieces, and of every offset only what was committed last."""
+"""The log of a group shard is loaded in pieces, and of every offset only the latest commit."""
 
 from collections.abc import Iterable
 
 import pytest
 
-from penstock.coordinator.events import ReadLog
+from penstock.coordinator.events import ReadLog, TransactionEnded
 from penstock.coordinator.placement import OFFSETS_TOPIC
 from penstock.coordinator.ports import AppendLost, Now
 from penstock.coordinator.records import GroupRecord, encode_record
 from penstock.log.settings import LogSettings
 from penstock.model.errors import MalformedMessage
 from penstock.records.builder import BatchBuilder
-from penstock.server import group_log
-from penstock.server.group_log import LogReader, PartitionLog, batch_of
-from penstock.server.partition import Partition
-from penstock.server.partitions import Partitions
+from penstock.server.groups import group_log
+from penstock.server.groups.group_log import LogReader, PartitionLog, batch_of
+from penstock.server.partitions.partition import Partition
+from penstock.server.partitions.partitions import Partitions
 from penstock.wire.stored.consumer_groups import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
 from penstock.wire.stored.consumer_offsets import OffsetCommitKey, OffsetCommitValue
 from tests.unit.log.place import Place
@@ -37,14 +37,14 @@ def group_epoch(epoch: int) -> GroupRecord:
     return GroupRecord(ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=epoch))
 
 
-def in_order(records: Iterable[GroupRecord]) -> list[GroupRecord]:
+def in_order(records: Iterable[GroupRecord | TransactionEnded]) -> list[GroupRecord | TransactionEnded]:
     return sorted(records, key=repr)
 
 
-def read_all(place: Place) -> tuple[list[GroupRecord], int]:
-    """What a shard is told, as its runtime asks for it; and in how many pieces."""
+def read_all(place: Place) -> tuple[list[GroupRecord | TransactionEnded], int]:
+    """Returns the records that a shard loads, and the number of pieces."""
     reader, end = LogReader(place.log), place.log.written_end
-    found: list[GroupRecord] = []
+    found: list[GroupRecord | TransactionEnded] = []
     offset, pieces = place.log.start_offset, 0
     while offset < end or not pieces:
         part = reader.read(ReadLog(EPOCH, offset, end))
@@ -61,7 +61,9 @@ def test_of_an_offset_only_the_last_commit_is_told_and_of_groups_everything() ->
         records = [committed("a", 0, number), group_epoch(number), committed("a", 1, 100 + number)]
         place.append(batch_of(records, 5))
     place.append(batch_of([committed("a", 1, None)], 5))
-    found, _ = read_all(place)
+    told, _ = read_all(place)
+    found = [each for each in told if isinstance(each, GroupRecord)]
+    assert found == told
     assert [each for each in found if isinstance(each.key, ConsumerGroupMetadataKey)] == [*map(group_epoch, range(10))]
     commits = [each for each in found if isinstance(each.key, OffsetCommitKey)]
     assert in_order(commits) == in_order([committed("a", 0, 9), committed("a", 1, None)])

@@ -1,4 +1,4 @@
-"""How far groups have read, over the wire: of topics and partitions that are not there, or are others than before."""
+"""Committed offsets over the wire: topics and partitions that are missing or were recreated."""
 
 import asyncio
 from collections import Counter
@@ -13,11 +13,12 @@ from penstock.coordinator.ports import AppendRefused, Now
 from penstock.coordinator.records import GroupRecord
 from penstock.metadata.image import Image
 from penstock.model.errors import ErrorCode
-from penstock.server.group_log import PartitionLog
-from penstock.server.handlers.group_offsets import GROUP_ELEMENTS, offset_fetch
-from penstock.server.pacing import Pacer
-from penstock.server.pieces import TURN_ELEMENTS
-from penstock.server.serving import Client
+from penstock.server.connections.serving import Client
+from penstock.server.groups.group_log import PartitionLog
+from penstock.server.handlers.groups.offset_fetch import GROUP_ELEMENTS, OffsetFetchHandler
+from penstock.server.loop.pacing import Pacer
+from penstock.server.loop.pieces import TURN_ELEMENTS
+from penstock.server.node import Node
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from penstock.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -40,14 +41,18 @@ from penstock.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from tests.simulation.group_members import Asking, ClassicMember, ConsumerMember, until_settled
-from tests.unit.server.test_cluster import Town
-from tests.unit.server.test_groups import NONE, PARTITIONS, TOPIC, coordinator_of, run
+from tests.simulation.coordinating_servers.members import Asking, ClassicMember, ConsumerMember, until_settled
+from tests.unit.server.grouped_town import NONE, PARTITIONS, TOPIC, coordinator_of, run
+from tests.unit.server.town import Town
 
 MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # --- deleted topics ---------------------------------------------------------------------------------------------------
+
+
+def fetching_at(node: Node) -> OffsetFetchHandler:
+    return OffsetFetchHandler(node.broker.groups, node.member.controller)
 
 
 def test_what_was_read_of_a_deleted_topic_is_forgotten() -> None:
@@ -72,18 +77,19 @@ def test_also_by_who_learns_of_it_together_with_a_new_one_of_the_same_name(monke
             name = next(names)
         node, _ = await coordinator_of(town, cluster, name)
         assert town.leader is not None
-        leader, asking, controller = town.nodes[town.leader], Asking(cluster, name), node.controller
+        leader, asking, controller = town.nodes[town.leader], Asking(cluster, name), node.member.controller
         admin = town.admin(town.leader)
         await admin.create_topic("short", 2, 3)
         assert await asking.commit("short", {0: 41, 1: 42}) == {0: NONE, 1: NONE}
         images: list[Image] = []
         with monkeypatch.context() as patch:
-            patch.setattr(controller, "_publish", images.append)
+            patch.setattr(controller.runtime, "_publish", images.append)
             await admin.delete_topic("short")
             await admin.create_topic("short", 2, 3)
-            made = leader.controller.image.topics["short"].topic_id
+            made = leader.member.controller.image.topics["short"].topic_id
             await town.until(lambda: bool(images) and images[-1].topic_by_id(made) is not None)
-        controller._publish(images[-1])
+        controller.runtime._publish(images[-1])
+        controller._driver.absorb(controller.runtime._wanted())
         assert await asking.committed("short", [0, 1]) == (NONE, {0: -1, 1: -1})
         assert await asking.commit("short", {0: 1}) == {0: NONE}
         await asyncio.sleep(2)
@@ -116,13 +122,13 @@ def _refuse(_log: PartitionLog, _epoch: int, _records: Sequence[GroupRecord], _n
     raise AppendRefused("too few replicas are in sync")
 
 
-# --- what is not there ------------------------------------------------------------------------------------------------
+# --- missing topics and partitions ------------------------------------------------------------------------------------
 
 
 def test_nothing_is_committed_for_partitions_that_are_not_there() -> None:
     async def story(town: Town, cluster: Cluster) -> None:
         asking = Asking(cluster, "g")
-        topic_id = town.nodes[1].controller.image.topics[TOPIC].topic_id
+        topic_id = town.nodes[1].member.controller.image.topics[TOPIC].topic_id
         numbers = [PARTITIONS, 10**9, 2, -5]
         rows = [
             OffsetCommitRequestPartition(partition_index=each, committed_offset=1, committed_metadata="")
@@ -168,7 +174,7 @@ def test_who_is_not_a_member_is_told_so_in_all_versions() -> None:
     run(story)
 
 
-# --- the same again and again -----------------------------------------------------------------------------------------
+# --- repeated names ---------------------------------------------------------------------------------------------------
 
 
 def test_a_group_that_is_named_many_times_is_shown_once() -> None:
@@ -188,12 +194,12 @@ def test_a_group_that_is_named_many_times_is_shown_once() -> None:
 
 
 def test_so_is_a_partition() -> None:
-    """Otherwise four bytes would be answered with a whole note, a million times."""
+    """Otherwise four bytes could request a whole metadata string, a million times."""
 
     async def story(town: Town, cluster: Cluster) -> None:
         asking = Asking(cluster, "g")
         assert await asking.commit(TOPIC, {1: 1, 2: 1}) == {1: NONE, 2: NONE}
-        topic_id = town.nodes[1].controller.image.topics[TOPIC].topic_id
+        topic_id = town.nodes[1].member.controller.image.topics[TOPIC].topic_id
         many = OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[2, 1, 2, 2])
         for version in OffsetFetchRequest.VERSIONS:
             groups = [OffsetFetchRequestGroup(group_id="g", topics=[many] * 3)] * 2
@@ -222,9 +228,9 @@ def test_others_have_their_turn_while_many_groups_are_fetched(monkeypatch: pytes
         node, _ = await coordinator_of(town, cluster, "g")
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[2])]
         groups = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=topics) for number in range(500)]
-        call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1", client=Client())
+        call: Any = SimpleNamespace(version=9, client_id="c", peer="10.0.0.1:1", client=Client())
         monkeypatch.setattr(Pacer, "turn", counted)
-        answered = await offset_fetch(OffsetFetchRequest(groups=groups), call)
+        answered = await fetching_at(node).offset_fetch(OffsetFetchRequest(groups=groups), call)
         assert turns >= 500 * GROUP_ELEMENTS // TURN_ELEMENTS
         assert len(answered.groups) == 500
 
@@ -237,8 +243,8 @@ def test_a_group_whose_partitions_are_named_many_times_is_fetched_once() -> None
         node, _ = await coordinator_of(town, cluster, "g")
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[2, 2])] * 3
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)] * 200)
-        call: Any = SimpleNamespace(node=node, version=9, client_id="c", peer="10.0.0.1:1", client=Client())
-        (group,) = (await offset_fetch(request, call)).groups
+        call: Any = SimpleNamespace(version=9, client_id="c", peer="10.0.0.1:1", client=Client())
+        (group,) = (await fetching_at(node).offset_fetch(request, call)).groups
         (topic,) = group.topics
         assert [each.partition_index for each in topic.partitions] == [2]
 
@@ -247,7 +253,7 @@ def test_a_group_whose_partitions_are_named_many_times_is_fetched_once() -> None
 
 @pytest.mark.parametrize("version", [7, 9])
 def test_only_librdkafka_is_told_nothing_by_who_does_not_coordinate(version: int) -> None:
-    """It would never ask again."""
+    """Otherwise librdkafka would never retry."""
 
     async def story(town: Town, cluster: Cluster) -> None:
         assert await Asking(cluster, "g").commit(TOPIC, {2: 1}) == {2: NONE}
@@ -257,13 +263,13 @@ def test_only_librdkafka_is_told_nothing_by_who_does_not_coordinate(version: int
         request = OffsetFetchRequest(group_id="g", topics=None) if version < 8 else OffsetFetchRequest(groups=[whole])
         for name in ("apache-kafka-java", "librdkafka", "confluent-kafka-python"):
             client = Client(software_name=name, software_version="4.3.1" if "java" in name else "2.16.1-rdkafka-2.16.0")
-            call: Any = SimpleNamespace(node=other, version=version, client_id="c", peer="10.0.0.1:1", client=client)
+            call: Any = SimpleNamespace(version=version, client_id="c", peer="10.0.0.1:1", client=client)
             if "java" in name:
-                said = await offset_fetch(request, call)
+                said = await fetching_at(other).offset_fetch(request, call)
                 assert (said.groups[0] if said.groups else said).error_code is ErrorCode.NOT_COORDINATOR
             else:
                 with pytest.raises(ConnectionAbortedError):
-                    await offset_fetch(request, call)
+                    await fetching_at(other).offset_fetch(request, call)
 
     run(story)
 
@@ -282,7 +288,7 @@ def a_commit(offset: int, count: int, topic: str = "wide") -> OffsetCommitReques
 
 
 def test_commits_of_many_partitions_are_not_overtaken_and_are_fetched_whole() -> None:
-    """Both are decided in parts: the second commit on the connection comes after all of the first."""
+    """Both are decided in parts: the second commit on the connection follows the whole first one."""
 
     async def story(town: Town, cluster: Cluster) -> None:
         await town.admin(1).create_topic("wide", 1_200, 3)

@@ -1,7 +1,6 @@
-"""Three whole nodes on virtual time that coordinate groups: over the wire, in all versions, over changes of leaders."""
+"""Three whole nodes on virtual time that coordinate groups: over the wire, in all versions, across failovers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -12,12 +11,10 @@ from penstock.client.errors import ClientError
 from penstock.coordinator.placement import OFFSETS_TOPIC
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
-from penstock.server.group_coordinator import GroupCoordinator
-from penstock.server.group_shard import DrivenShard
-from penstock.server.node import Node
-from penstock.server.pieces import TOO_LARGE
+from penstock.server.controller.topic_creation import needed_topic
+from penstock.server.groups.group_coordinator import GroupCoordinator
+from penstock.server.loop.pieces import TOO_LARGE
 from penstock.server.settings import NodeSettings
-from penstock.server.topic_creation import needed_topic
 from penstock.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from penstock.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -50,52 +47,13 @@ from penstock.wire.messages.offset_fetch import (
 )
 from penstock.wire.messages.produce import ProduceRequest, ProduceResponse
 from penstock.wire.types import ZERO_UUID
-from tests.simulation.group_members import Asking, ClassicMember, ConsumerMember, until_settled
-from tests.simulation.servers_world import NODES, PORT, settings_for
-from tests.unit.server.handlers.stand import a_batch, to_produce
-from tests.unit.server.test_cluster import Town, tell
+from tests.simulation.coordinating_servers.members import Asking, ClassicMember, ConsumerMember, until_settled
+from tests.simulation.three_servers.world import NODES, PORT
+from tests.unit.server.grouped_town import NONE, PARTITIONS, SHARDS, TOPIC, coordinator_of, run, settings_of
+from tests.unit.server.handlers.bare_node import a_batch, to_produce
+from tests.unit.server.town import Town, cluster_of, tell
 
-TOPIC: Final = "orders"
-PARTITIONS: Final = 6
-SHARDS: Final = 4
-NONE: Final = ErrorCode.NONE
 STRANGER: Final = bytes(range(16))
-SETTINGS: Final = {
-    "offsets.topic.num.partitions": str(SHARDS),
-    "group.initial.rebalance.delay.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.assignment.interval.ms": "0",
-    "min.insync.replicas": "2",
-}
-
-
-def settings_of(node_id: int) -> NodeSettings:
-    settings = settings_for(node_id)
-    return replace(settings, broker=BrokerSettings({**settings.broker.static, **SETTINGS}))
-
-
-def cluster_of(town: Town) -> Cluster:
-    assert town.ports is not None
-    return Cluster([f"node-{node_id}:{PORT}" for node_id in NODES], ports=town.ports, timeout_ms=20_000)
-
-
-def run(story: Callable[[Town, Cluster], Awaitable[None]]) -> None:
-    async def whole(town: Town) -> None:
-        cluster = cluster_of(town)
-        await town.admin(1).create_topic(TOPIC, PARTITIONS, 3)
-        try:
-            await story(town, cluster)
-        finally:
-            await cluster.close()
-
-    tell(whole, settings_of)
-
-
-async def coordinator_of(town: Town, cluster: Cluster, group_id: str) -> tuple[Node, DrivenShard]:
-    node = town.nodes[await cluster.coordinator(group_id)]
-    shard, code = node.groups.place(group_id)
-    assert shard is not None, code
-    return node, shard
 
 
 def test_a_group_shares_partitions_and_its_commits_outlive_its_coordinator() -> None:
@@ -124,7 +82,7 @@ def test_a_group_shares_partitions_and_its_commits_outlive_its_coordinator() -> 
             reader.look_elsewhere()
             await asyncio.sleep(0.1)
         assert found == dict.fromkeys(range(PARTITIONS), 41)
-        for member in members:  # the next coordinator knows them, and whom it gave what
+        for member in members:  # the next coordinator has loaded the members and their assignments
             assert await member.heartbeat() is NONE
             assert set((await member.commit_own(42)).values()) == {NONE}
         assert await members[0].leave() is NONE
@@ -151,12 +109,12 @@ def test_members_without_meetings_share_partitions_over_a_change_of_coordinators
         }
         before = one.epoch, one.assigned
         node, shard = await coordinator_of(town, cluster, "k")
-        # Another leads: it reads the log, and goes on.
-        placed = node.controller.image.topics[OFFSETS_TOPIC].partitions[shard.index]
+        # Another broker takes over, loads the log, and continues.
+        placed = node.member.controller.image.topics[OFFSETS_TOPIC].partitions[shard.index]
         town.kill(node.settings.node_id)
         await town.until(
             lambda: all(
-                each.controller.image.topics[OFFSETS_TOPIC].partitions[shard.index].leader != placed.leader
+                each.member.controller.image.topics[OFFSETS_TOPIC].partitions[shard.index].leader != placed.leader
                 for each in town.nodes.values()
             )
         )
@@ -180,8 +138,8 @@ def test_members_without_meetings_share_partitions_over_a_change_of_coordinators
 
 
 def test_answers_about_groups_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.handlers.group_admin.DESCRIBED_BYTES_MAX", 50)
-    monkeypatch.setattr("penstock.server.handlers.consumer_groups.DESCRIBED_BYTES_MAX", 50)
+    monkeypatch.setattr("penstock.server.handlers.groups.group_admin.DESCRIBED_BYTES_MAX", 50)
+    monkeypatch.setattr("penstock.server.handlers.groups.consumer_groups.DESCRIBED_BYTES_MAX", 50)
 
     async def story(_town: Town, cluster: Cluster) -> None:
         classic = ClassicMember(cluster, "classic", TOPIC, PARTITIONS)
@@ -203,7 +161,7 @@ def test_answers_about_groups_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
 def test_offsets_are_committed_in_all_versions() -> None:
     async def story(town: Town, cluster: Cluster) -> None:
         asking = Asking(cluster, "all")
-        topic_id = town.nodes[1].controller.image.topics[TOPIC].topic_id
+        topic_id = town.nodes[1].member.controller.image.topics[TOPIC].topic_id
         for version in OffsetCommitRequest.VERSIONS:
             rows = [OffsetCommitRequestPartition(partition_index=2, committed_offset=version, committed_metadata="m")]
             known = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=rows)
@@ -246,7 +204,7 @@ def test_offsets_of_one_group_are_fetched_in_all_versions() -> None:
 def test_offsets_of_several_groups_are_fetched_in_all_versions() -> None:
     async def story(town: Town, cluster: Cluster) -> None:
         asking = Asking(cluster, "all")
-        topic_id = town.nodes[1].controller.image.topics[TOPIC].topic_id
+        topic_id = town.nodes[1].member.controller.image.topics[TOPIC].topic_id
         assert await asking.commit(TOPIC, {2: 10}) == {2: NONE}
         for version in (8, 9, 10):
             has_ids = version >= 10
@@ -272,7 +230,7 @@ def test_offsets_of_several_groups_are_fetched_in_all_versions() -> None:
 
 def test_coordinators_are_found_in_all_versions_and_the_topic_is_made_once() -> None:
     async def story(town: Town, cluster: Cluster) -> None:
-        assert OFFSETS_TOPIC not in town.nodes[1].controller.image.topics
+        assert OFFSETS_TOPIC not in town.nodes[1].member.controller.image.topics
         at_once = await asyncio.gather(*(cluster.coordinator(f"g{number}") for number in range(8)))
         assert len(set(at_once)) > 1, "they are spread"
         for version in FindCoordinatorRequest.VERSIONS:
@@ -418,7 +376,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
         assert {each.error_code for each in told.partitions} == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
         batch = to_produce((OFFSETS_TOPIC, 0, a_batch()))
         assert isinstance(batch, ProduceRequest)
-        index = town.nodes[1].controller.image.topics[OFFSETS_TOPIC].partitions[0].leader
+        index = town.nodes[1].member.controller.image.topics[OFFSETS_TOPIC].partitions[0].leader
         connection = await cluster.connection(index)
         produced = await connection.ask(batch, ProduceResponse, version=9)
         assert produced.responses[0].partition_responses[0].error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -432,7 +390,7 @@ def test_without_replicas_nothing_is_acknowledged_until_they_are_back() -> None:
         assert await asking.commit(TOPIC, {0: 1}) == {0: NONE}
         node, shard = await coordinator_of(town, cluster, "r")
         others = [each for each in NODES if each != node.settings.node_id]
-        partition = node.partitions.named(OFFSETS_TOPIC, shard.index)
+        partition = node.broker.partitions.named(OFFSETS_TOPIC, shard.index)
         assert partition is not None
         town.kill(others[0])
         await town.until(lambda: partition.in_sync_count == 2)
@@ -441,8 +399,8 @@ def test_without_replicas_nothing_is_acknowledged_until_they_are_back() -> None:
         assert await asking.commit(TOPIC, {0: 3}) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
         partition.in_sync_count = 2
         assert (await asking.committed(TOPIC, [0])) == (NONE, {0: 2})
-        town.kill(others[1])  # no controller answers any more, and whoever leads may be deposed
-        await town.until(lambda: not node.is_in_touch)
+        town.kill(others[1])  # no controller is left, and the lease of any leader ends
+        await town.until(lambda: not node.broker.lease.is_in_touch)
         with_code, _ = await asking.committed(TOPIC, [0])
         assert with_code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
         for each in others:
@@ -454,7 +412,7 @@ def test_without_replicas_nothing_is_acknowledged_until_they_are_back() -> None:
 
 
 def test_a_coordinator_that_is_cut_off_tells_nobody_what_was_so_yesterday() -> None:
-    """It hears nothing of its successor, and reading takes no append that would fail: only its lease ends."""
+    """It does not learn of its successor, and a read needs no append that could fail: only its lease ends."""
 
     async def story(town: Town, cluster: Cluster) -> None:
         asking = Asking(cluster, "r")
@@ -463,17 +421,19 @@ def test_a_coordinator_that_is_cut_off_tells_nobody_what_was_so_yesterday() -> N
         old = node.settings.node_id
         others = [each for each in NODES if each != old]
         cut = town.world.network.cut([(f"node-{old}", f"node-{each}") for each in others])
-        index = node.groups.index_of("r")
+        index = node.broker.groups.index_of("r")
 
         def has_successor() -> bool:
-            images = (town.nodes[each].controller.image for each in others)
+            images = (town.nodes[each].member.controller.image for each in others)
             return all(image.topics[OFFSETS_TOPIC].partitions[index].leader != old for image in images)
 
         await town.until(has_successor)
         assert town.ports is not None
         rest = Cluster([f"node-{each}:{PORT}" for each in others], ports=town.ports, timeout_ms=20_000)
         assert await Asking(rest, "r").commit(TOPIC, {0: 2}) == {0: NONE}
-        assert node.controller.image.topics[OFFSETS_TOPIC].partitions[index].leader == old, "it has heard nothing"
+        assert node.member.controller.image.topics[OFFSETS_TOPIC].partitions[index].leader == old, (
+            "it has heard nothing"
+        )
         assert await asking.committed(TOPIC, [0]) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, {})
         cut.heal()
         await rest.close()
@@ -517,7 +477,7 @@ def test_a_node_may_be_told_to_serve_nothing_but_classic_groups() -> None:
 
 
 def test_members_are_remembered_by_their_latest_connection_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.server.group_coordinator.HEARD_MAX", 3)
+    monkeypatch.setattr("penstock.server.groups.group_coordinator.HEARD_MAX", 3)
     coordinator = GroupCoordinator.__new__(GroupCoordinator)
     coordinator._heard = {}
     assert coordinator.is_latest("g", "a", 5)

@@ -1,4 +1,4 @@
-"""The door for metrics: what it answers, and what it does not let others do to it. Told in both worlds."""
+"""The HTTP listener for metrics: responses, and limits on clients. On virtual time and on real sockets."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from penstock.client.bootstrap import Address
 from penstock.model.limits import DEFAULT_LIMITS
-from penstock.server.http_listener import Refused, parse_head
+from penstock.server.connections.http_listener import HttpError, parse_head
 from penstock.server.settings import CannotStart, NodeSettings, check_listener, is_loopback
 from tests.unit.server.conftest import Drive
 from tests.unit.server.metrics.exposition import read
@@ -29,7 +29,7 @@ async def caller(place: Place) -> Peer:
 
 
 async def ask(place: Place, request: bytes) -> tuple[int, str, str]:
-    """Code, head, body."""
+    """Returns code, head and body of the response."""
     peer = await caller(place)
     await peer.send(request)
     answer = (await peer.rest()).decode()
@@ -55,7 +55,7 @@ def test_metrics_and_health(drive: Drive) -> None:
         assert await ask(place, get("/health"))
         code, _, said = await ask(place, b"GET /health HTTP/1.0\r\n\r\n")
         assert (code, said) == (200, "serving\n")
-        place.node.is_stopping = True
+        place.node.supervisor.is_stopping = True
         assert (await ask(place, get("/health")))[::2] == (503, "stopping\n")
 
     with_door(drive, story)
@@ -99,7 +99,7 @@ def test_what_is_not_served_is_told_why(drive: Drive, request_: bytes, code: int
 
 
 def test_a_head_that_comes_byte_by_byte_is_given_up(drive: Drive) -> None:
-    """It is the whole head that has its time, not each byte."""
+    """The time limit is for the whole head, not for each byte."""
 
     async def story(place: Place) -> None:
         peer = await caller(place)
@@ -134,7 +134,7 @@ def test_many_who_say_nothing_keep_nobody_away_for_long(drive: Drive, caplog: py
 
 
 def test_an_answer_that_nobody_reads_is_dropped(drive: Drive) -> None:
-    """The page is larger than what fits into sockets, and the other end does not read."""
+    """The page is larger than the socket buffers, and the client does not read."""
 
     async def story(place: Place) -> None:
         door = place.node._http
@@ -169,10 +169,10 @@ def test_all_who_look_at_once_see_one_page(drive: Drive) -> None:
 
 def test_a_page_that_fails_is_told_and_the_next_one_comes(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
     async def story(place: Place) -> None:
-        index = place.node.directory.logs
-        place.node.directory.logs = None  # type: ignore[assignment]
+        index = place.node.storage.directory.logs
+        place.node.storage.directory.logs = None  # type: ignore[assignment]
         assert (await ask(place, get("/metrics")))[0] == 500
-        place.node.directory.logs = index
+        place.node.storage.directory.logs = index
         assert (await ask(place, get("/metrics")))[0] == 200
         assert [row for row in caplog.records if "please report this" in row.getMessage()]
 
@@ -197,7 +197,7 @@ def test_beyond_loopback_it_must_be_allowed() -> None:
 
 
 def test_no_bytes_do_more_than_be_refused() -> None:
-    """Whatever a head holds, it is a request or it is refused."""
+    """Random bytes are a request or are refused."""
     chance = random.Random(7)
     words = [
         b"GET",
@@ -216,6 +216,6 @@ def test_no_bytes_do_more_than_be_refused() -> None:
     ]
     for _ in range(20_000):
         head = b"".join(chance.choices(words, k=chance.randrange(12)))
-        with suppress(Refused):
+        with suppress(HttpError):
             assert parse_head(head).path.startswith("/")
     assert DEFAULT_LIMITS.http_head_bytes_max <= 8 * 1024

@@ -1,4 +1,4 @@
-"""The pool: exact to the byte, first come first served, and never stuck."""
+"""The input pool: exact to the byte, first come first served, and never stuck."""
 
 import asyncio
 import tracemalloc
@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from penstock.model.limits import Limits
-from penstock.server.input_pool import InputPool
+from penstock.server.connections.input_pool import InputPool
 from penstock.simulator.options import FaultOptions
 from tests.apart import apart
 from tests.unit.server.conftest import Drive, on_real_sockets, on_virtual_time
 from tests.unit.server.shell import Peer, Place, plain, produce
 
 HALF_BYTES = 2 * 80_000 - 4 * 1024
-"""What 80,000 bytes of a larger frame take: as much again as there is, but for the first buffer."""
+"""Bytes taken by 80,000 bytes of a larger frame: twice the data, less the first buffer."""
 
 
 def taken(pool: InputPool, owner: object, size_bytes: int, *, is_first: bool = True) -> "asyncio.Task[None]":
@@ -79,7 +79,7 @@ async def story_of_who_gives_up() -> None:
     await turn()
     assert (pool.waiting, pool.used_bytes) == (1, 101)
     pool.give(1)
-    last.cancel()  # granted, but it never learns of it
+    last.cancel()  # granted, but cancelled before it learns of it
     await turn()
     assert (pool.waiting, pool.used_bytes) == (0, 100)
     pool.give(100)
@@ -130,10 +130,10 @@ def test_random_takers_are_all_served_and_the_bound_holds(seed: int) -> None:
 
 def test_a_socket_is_not_read_while_there_is_no_room(drive: Drive) -> None:
     async def story(place: Place) -> None:
-        pool = place.node.pool
+        pool = place.node.listeners.pool
         slow = [await place.connect() for _ in range(3)]
         whole = produce(1, bytes(200_000))
-        for peer in slow:  # three halves fit, three wholes do not
+        for peer in slow:  # three halves fit into the pool, three whole frames do not
             await peer.send(whole[:80_000])
         await place.until(lambda: pool.used_bytes > 2.5 * HALF_BYTES)
         late, small = await place.connect(), await place.connect()
@@ -153,7 +153,7 @@ def test_a_socket_is_not_read_while_there_is_no_room(drive: Drive) -> None:
 
 def test_frames_that_only_half_fit_together_arrive_one_after_the_other(drive: Drive) -> None:
     async def story(place: Place) -> None:
-        pool = place.node.pool
+        pool = place.node.listeners.pool
         peers = [await place.connect() for _ in range(8)]
 
         async def ask(peer: Peer, number: int) -> None:
@@ -180,9 +180,9 @@ def test_half_a_frame_is_given_back_when_its_client_goes(drive: Drive) -> None:
     async def story(place: Place) -> None:
         peer = await place.connect()
         await peer.send(produce(1, bytes(200_000))[:80_000])
-        await place.until(lambda: place.node.pool.used_bytes == HALF_BYTES)
+        await place.until(lambda: place.node.listeners.pool.used_bytes == HALF_BYTES)
         peer.close()
-        await place.until(lambda: not place.node.pool.used_bytes)
+        await place.until(lambda: not place.node.listeners.pool.used_bytes)
 
     drive(story)
 
@@ -192,7 +192,7 @@ def test_what_was_answered_is_not_kept_in_memory_while_its_client_is_idle(tmp_pa
 
 
 def held_after_answers(directory: Path) -> int:
-    """What is in memory when four clients have got their answers, in bytes."""
+    """Returns the bytes in memory after four clients have received their responses."""
     held = []
 
     async def story(place: Place) -> None:
@@ -214,7 +214,7 @@ def held_after_answers(directory: Path) -> int:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_clients_on_a_bad_network_get_their_answers_in_order(seed: int) -> None:
-    """Frames of all sizes, cut anywhere, some clients leave in the middle; little room and few places."""
+    """Frames of all sizes, cut anywhere; some clients leave in between; a small pool and few slots."""
     random = Random(seed)
 
     async def story(place: Place) -> None:
@@ -236,7 +236,7 @@ def test_random_clients_on_a_bad_network_get_their_answers_in_order(seed: int) -
                 await asyncio.gather(sending, return_exceptions=True)
 
         await asyncio.gather(*(client(number) for number in range(12)))
-        await place.until(lambda: not place.node.pool.used_bytes)
+        await place.until(lambda: not place.node.listeners.pool.used_bytes)
 
     limits = Limits(input_pool_bytes_max=300_000, requests_under_way_max=3)
     options = FaultOptions(fragment=0.5, window_bytes=random.choice((4_096, 65_536)))

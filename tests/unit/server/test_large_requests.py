@@ -1,11 +1,11 @@
-"""No request keeps the loop from everything else for long, whatever its API and however many elements it has.
+"""No request blocks the event loop for long, whatever its API and number of elements.
 
-Every served API is driven with requests that are made from its declaration; a new handler is covered by being served.
+Every served API is tested with requests built from its declaration; a new handler is covered by being served.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,16 +13,18 @@ from typing import Any, Final, NamedTuple, cast
 
 import pytest
 
+from harness.slowness import slowness
 from penstock.coordinator.placement import OFFSETS_TOPIC
 from penstock.log.settings import Durability
 from penstock.metadata.commands import CreateTopics, NewTopic
 from penstock.metadata.settings.layers import BrokerSettings
-from penstock.server.dispatch import Dispatch, Route
+from penstock.server.connections.dispatch import Dispatch
+from penstock.server.connections.serving import Buffers, Call, Client, Later, Route, Unfinished
+from penstock.server.controller.topic_creation import create_missing
+from penstock.server.handlers.tables import BROKER_HANDLERS, BROKER_ONLY, CONTROLLER_HANDLERS
 from penstock.server.host_ports import host_ports
-from penstock.server.node import BROKER_ONLY, CONTROLLER_HANDLERS, HANDLERS, Node
-from penstock.server.serving import Buffers, Call, Client, Later, Unfinished
+from penstock.server.node import Node
 from penstock.server.settings import NodeSettings
-from penstock.server.topic_creation import create_missing
 from penstock.wire.api import CONTROLLER_ONLY, Api
 from penstock.wire.declare import Request, Response
 from penstock.wire.headers import response_frame
@@ -33,16 +35,16 @@ from penstock.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from tests.unit.server.large_requests import TOPIC, Stretches, arrays_of, measured, widened
 
 ELEMENTS: Final = 10_000
-STRETCH_S_MAX: Final = 0.04
-"""In CPU time; a piece is meant to take a quarter of that."""
+STRETCH_S_MAX: Final = 0.05
+"""CPU time; a piece is meant to take a quarter of that."""
 TRIES: Final = 4
 TICKS_S: Final = 0.5
-"""In which the controller looks at what has changed."""
+"""Time in which the controller reacts to changes."""
 ANSWER_S_MAX: Final = 20.0
 ANSWER_BYTES_MAX: Final = 64 * 1024
 ANSWER_BYTES_PER_ELEMENT_MAX: Final = 200
 ANSWERED_ONE_BY_ONE: Final = (Api.CREATE_ACLS, Api.DELETE_ACLS)
-"""Their results have no names, only places."""
+"""APIs whose results have no names, only positions."""
 
 ELSEWHERE: Final = {
     Api.PRODUCE: "its partitions are records",
@@ -58,17 +60,17 @@ ELSEWHERE: Final = {
     Api.UPDATE_RAFT_VOTER: "of the quorum",
     Api.ENVELOPE: "what is inside is an API of its own",
 }
-"""Served APIs that other tests drive."""
+"""Served APIs that other tests cover."""
 
 
 def routes() -> dict[int, Route]:
-    broker = Dispatch(HANDLERS, leaves_out=CONTROLLER_ONLY).routes
+    broker = Dispatch(BROKER_HANDLERS, leaves_out=CONTROLLER_ONLY).routes
     controller = Dispatch(CONTROLLER_HANDLERS, leaves_out=BROKER_ONLY).routes
     return {key: route for key, route in (controller | broker).items() if key not in ELSEWHERE}
 
 
 class Shape(NamedTuple):
-    """One large request."""
+    """The shape of one large request."""
 
     version: int
     wide: tuple[str, ...]
@@ -106,12 +108,20 @@ async def a_node(path: Path) -> AsyncIterator[Node]:
 
 def call_of(node: Node, route: Route, version: int) -> Call:
     client = Client(routes=node.dispatch.routes, number=1)
-    return Call(node, route.api, version, 7, "me", "127.0.0.1:1", node.address, client)
+    return Call(route.api, version, 7, "me", "127.0.0.1:1", node.address, client)
+
+
+def handler_at(node: Node, route: Route) -> Callable[[Any, Call], Any]:
+    """Returns the node's own handler, unless the route was replaced by a planted one."""
+    if route.handle is not routes()[route.api].handle:
+        return route.handle
+    bound = (node.controller_dispatch.routes | node.dispatch.routes)[route.api]
+    return bound.handle
 
 
 async def answer_to(node: Node, route: Route, request: Request, version: int) -> Any:
-    """Has the handler answer: a response, or the size of an encoded one."""
-    answer = route.handle(request, call_of(node, route, version))
+    """Calls the handler, and returns a response or the size of an encoded one."""
+    answer = handler_at(node, route)(request, call_of(node, route, version))
     if not route.overlaps:
         return await answer
     if isinstance(answer, Unfinished):
@@ -130,22 +140,22 @@ async def finished(answer: Any) -> Buffers:
 
 
 async def prepare(node: Node) -> bytes:
-    """A topic, and partitions for groups."""
-    await node.controller.ask(CreateTopics((NewTopic(TOPIC, 1, 1),)))
-    await create_missing(node.controller, node.channel, node.adoption, [OFFSETS_TOPIC])
-    await node.adoption.settled([TOPIC])
-    return node.controller.image.topics[TOPIC].topic_id
+    """Creates a topic, and the partitions for groups."""
+    await node.member.controller.ask(CreateTopics((NewTopic(TOPIC, 1, 1),)))
+    await create_missing(node.member.controller, node.channel, node.arrivals, [OFFSETS_TOPIC])
+    await node.arrivals.settled([TOPIC])
+    return node.member.controller.image.topics[TOPIC].topic_id
 
 
 async def drive(node: Node, route: Route, shape: Shape, topic_id: bytes) -> tuple[Stretches, int]:
-    """The longest stretches of the loop, and the size of the answer."""
+    """Returns the longest callbacks of the loop, and the size of the response."""
     request = widened(route.request, shape.version, shape.wide, ELEMENTS, topic_id, is_distinct=shape.is_distinct)
     with measured() as stretches:
         task = asyncio.get_running_loop().create_task(answer_to(node, route, request, shape.version))
         try:
             answer = await asyncio.wait_for(task, ANSWER_S_MAX)
         except TimeoutError:
-            return stretches, 0  # a join waits for others
+            return stretches, 0  # a join waits for other members
     return stretches, len(response_frame(answer, shape.version, 7)) if isinstance(answer, Response) else answer
 
 
@@ -171,12 +181,14 @@ def test_no_request_keeps_the_loop_for_long(route: Route, tmp_path: Path) -> Non
     asyncio.run(main())
 
 
+PROMISED_S: Final = 0.05
+"""The promise without a margin, for a topic of PARTITIONS partitions whose records are applied in one callback."""
 PARTITIONS: Final = 9_999
-"""Of one topic; with the topic's own record that is what one command may have."""
+"""Partitions of one topic; with the topic's own record this is the most that one command may have."""
 
 
 def test_one_large_topic_does_not_keep_the_loop_for_long(tmp_path: Path) -> None:
-    """Its creation and growth, what follows from them in the background, and Metadata afterwards."""
+    """Creation and growth of the topic, the background work that follows, and Metadata afterwards."""
     name = "large"
     new = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=(), configs=())
     more = CreatePartitionsTopic(name=TOPIC, count=PARTITIONS, assignments=None)
@@ -197,22 +209,25 @@ def test_one_large_topic_does_not_keep_the_loop_for_long(tmp_path: Path) -> None
                     if not isinstance(request, MetadataRequest):
                         wanted = TOPIC if isinstance(request, CreatePartitionsRequest) else name
                         async with asyncio.timeout(ANSWER_S_MAX):
-                            await node.controller.until(partial(is_there, node, wanted))
+                            await node.member.controller.until(partial(is_there, node, wanted))
                         await asyncio.sleep(TICKS_S)
                 key = f"{route.api.title} {version}"
                 found[key] = min(stretches.longest_s, found.get(key, 1e9))
 
     def is_there(node: Node, wanted: str) -> bool:
-        topic = node.controller.image.topics.get(wanted)
+        topic = node.member.controller.image.topics.get(wanted)
         return topic is not None and len(topic.partitions) == PARTITIONS
 
     found: dict[str, float] = {}
+    limit_s = 0.0
     for number in range(TRIES):
+        limit_s = max(limit_s, PROMISED_S * slowness())
         asyncio.run(longest_of(tmp_path / str(number), found))
-        if max(found.values()) < STRETCH_S_MAX:
+        limit_s = max(limit_s, PROMISED_S * slowness())
+        if max(found.values()) < limit_s:
             break
-    print({key: f"{seconds * 1000:.0f} ms" for key, seconds in found.items()})
-    assert max(found.values()) < STRETCH_S_MAX, found
+    print({key: f"{seconds * 1000:.0f} ms" for key, seconds in found.items()}, f"of {limit_s * 1000:.0f}")
+    assert max(found.values()) < limit_s, found
 
 
 def test_a_handler_that_keeps_the_loop_is_noticed(tmp_path: Path) -> None:
@@ -232,7 +247,7 @@ def test_a_handler_that_keeps_the_loop_is_noticed(tmp_path: Path) -> None:
 
 
 async def list_offsets_at_once(request: Any, _call: Call) -> Any:
-    """Work of 20 microseconds for every element, without a turn for others."""
+    """Works 20 microseconds for every element, without yielding to other tasks."""
     began_s = time.thread_time()
     while time.thread_time() - began_s < 20e-6 * sum(len(topic.partitions) for topic in request.topics):
         pass

@@ -1,24 +1,24 @@
-"""What may be lost is said, and by nobody else: three whole nodes on virtual time, whose power fails."""
+"""Possible data loss is reported, and only then: three whole nodes on virtual time, whose power fails."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.cluster_state import survey
-from penstock.client.admin import Admin
+from penstock.cli.cluster.state import survey
+from penstock.client.admin.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.metadata import NO_LEADER, TopicPartition
 from penstock.log.boot import BOOT
 from penstock.log.directory import CLEAN
 from penstock.server.host_ports import host_ports
-from penstock.server.losses import Losses
 from penstock.server.node import Node
+from penstock.server.replicas.data_loss_reports import DataLossReports
 from penstock.server.settings import NodeSettings
-from tests.simulation.servers_world import NODES
-from tests.unit.server.test_cluster import Town, tell
-from tests.unit.server.test_operating import client_of, complaints
-from tests.unit.server.test_replication import EVERYWHERE, TOPIC, cluster_of, placed, publish, read_all
+from tests.simulation.three_servers.world import NODES
+from tests.unit.server.checkups import complaints
+from tests.unit.server.replicated_topic import EVERYWHERE, TOPIC, placed, publish, read_all
+from tests.unit.server.town import Town, client_of, cluster_of, tell
 
 PLACE = TopicPartition(TOPIC, 0)
 
@@ -146,9 +146,9 @@ def test_a_killed_process_whose_sync_had_failed_is_distrusted(caplog: pytest.Log
         await make_topic(town)
         cluster = cluster_of(town)
         values = await publish(cluster, 10)
-        log = town.nodes[3].directory.logs[f"{TOPIC}-0"]
+        log = town.nodes[3].storage.directory.logs[f"{TOPIC}-0"]
         town.world.nodes["node-3"].disk.fail_next("sync", log.path_of(log.active, "log"))
-        town.nodes[3].directory.hurry()
+        town.nodes[3].storage.directory.hurry()
         await town.until(lambda: log.offline_reason is not None)
         town.kill(3)
         town.start(3)
@@ -165,7 +165,7 @@ def test_a_killed_process_whose_sync_had_failed_is_distrusted(caplog: pytest.Log
 def test_an_end_before_anybody_was_told_does_not_make_the_loss_forgotten(
     ends: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a quorum nobody can register; whoever is stopped or killed then must not vouch afterwards."""
+    """Without a quorum no broker can register; a broker stopped or killed then must not claim its epoch later."""
 
     async def story(town: Town) -> None:
         await make_topic(town)
@@ -204,14 +204,14 @@ def test_the_only_replica_says_so_too(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def live_alone(directory: Path) -> None:
-    """A node on ordinary files that makes the topic, if it is not there, and is stopped."""
+    """Runs a node on real files that creates the topic, if it is missing, and is stopped."""
 
     async def live() -> None:
         ports = host_ports(directory)
         node = Node(ports, NodeSettings("c", listen_port=0))
         await node.start()
         cluster = Cluster(node.address)
-        if TOPIC not in node.controller.image.topics:
+        if TOPIC not in node.member.controller.image.topics:
             await Admin(cluster).create_topic(TOPIC, configs={"durability": "replicated"})
             await publish(cluster, 10)
         await cluster.close()
@@ -242,12 +242,12 @@ def test_a_node_that_is_alone_goes_on_and_says_so(tmp_path: Path, caplog: pytest
 def test_a_loss_that_is_registered_and_not_yet_logged_is_logged_by_the_next_life(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is killed between its registration and the moment in which it leads."""
+    """The process is killed between its registration and its election."""
     live_alone(tmp_path)
     (tmp_path / CLEAN).unlink()
     (tmp_path / BOOT).unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(Losses, "led", lambda *_: None)
+        patch.setattr(DataLossReports, "led", lambda *_: None)
         live_alone(tmp_path)
     assert not told(caplog, "may be lost")
     live_alone(tmp_path)

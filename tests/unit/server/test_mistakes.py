@@ -1,4 +1,4 @@
-"""A node in which something vital failed by a mistake of ours ends, and others lead what it led."""
+"""A node with a bug in a vital part ends, and other nodes take over its partitions."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from penstock.server.node import Node
-from tests.unit.server.test_cluster import Town, tell
-from tests.unit.server.test_replication import cluster_of, make_topic, placed, publish, read_all
+from tests.unit.server.replicated_topic import make_topic, placed, publish, read_all
+from tests.unit.server.town import Town, cluster_of, tell
 
 Plant = Callable[[Node], None]
 
 
 class Mistake(Exception):
-    """What no code expects."""
+    """An error that no code expects."""
 
 
 def raises(*_arguments: object, **_options: object) -> None:
@@ -21,50 +21,52 @@ def raises(*_arguments: object, **_options: object) -> None:
 
 
 def in_the_callback_of_a_round(node: Node) -> None:
-    node.replicas.synced = raises  # type: ignore[method-assign]
+    node.broker.replicas.synced = raises  # type: ignore[method-assign]
 
 
 def in_a_round(node: Node) -> None:
-    commit = node.directory.commit
+    commit = node.storage.directory.commit
 
     async def raises_once() -> None:
-        node.directory.commit = commit  # type: ignore[method-assign]
+        node.storage.directory.commit = commit  # type: ignore[method-assign]
         raise Mistake("planted")
 
-    node.directory.commit = raises_once  # type: ignore[method-assign, assignment]
+    node.storage.directory.commit = raises_once  # type: ignore[method-assign, assignment]
 
 
 def in_an_effect_of_replication(node: Node) -> None:
-    assert node.replicas._core is not None
-    node.replicas._core.step = raises  # type: ignore[method-assign, assignment]
+    assert node.broker.replicas._core is not None
+    node.broker.replicas._core.step = raises  # type: ignore[method-assign, assignment]
 
 
 def in_a_task_of_replication(node: Node) -> None:
     async def dies() -> None:
         raise Mistake("planted")
 
-    node.replicas._begin(lambda _core: dies())
+    life = node.broker.replicas._life
+    assert life is not None
+    life._port.start(dies(), life._ended)
 
 
 def in_accepting(node: Node) -> None:
-    node.listener._admit = raises  # type: ignore[method-assign]
+    node.listeners.doors["clients"][0]._admit = raises  # type: ignore[method-assign]
 
 
 def in_the_heartbeats(node: Node) -> None:
-    assert node._membership is not None
-    node._membership._channel = None  # type: ignore[assignment]
+    assert node.broker.membership is not None
+    node.broker.membership._channel = None  # type: ignore[assignment]
 
 
 def in_the_quorum(node: Node) -> None:
-    node.quorum._machine.committed = raises  # type: ignore[method-assign]
+    node.member.quorum.committed.connect(raises)
 
 
 def in_who_listens_to_images(node: Node) -> None:
-    node.controller.subscribe(raises)
+    node.member.controller.subscribe(raises)
 
 
 async def is_noticed(town: Town, limit_s: float = 20.0) -> str:
-    """Why the node ends."""
+    """Returns the reason for which the node ends."""
     for _ in range(int(limit_s * 10)):
         if town.failures:
             return town.failures[0]
@@ -105,21 +107,22 @@ def test_a_mistake_ends_the_node_and_others_lead(plant: Plant, sentence: str) ->
 
 
 def test_a_mistake_in_what_the_controller_does_by_itself_does_not_end_it() -> None:
-    """The next controller would have the same image, and the same mistake."""
+    """The next controller would have the same image, and the same bug."""
 
     async def story(town: Town) -> None:
         assert town.leader is not None
-        controller = town.nodes[town.leader].controller
-        hear, failed = controller._hear_myself, 0
+        controller = town.nodes[town.leader].member.controller
+        runtime = controller.runtime
+        hear, failed = runtime._hear_myself, 0
 
         def raises_for_a_while() -> None:
             nonlocal failed
             failed += 1
             if failed > 3:
-                controller._hear_myself = hear  # type: ignore[method-assign]
+                runtime._hear_myself = hear  # type: ignore[method-assign]
             raise Mistake("planted")
 
-        controller._hear_myself = raises_for_a_while  # type: ignore[method-assign]
+        runtime._hear_myself = raises_for_a_while  # type: ignore[method-assign]
         victim = next(number for number in town.nodes if number != town.leader)
         town.kill(victim)
         await town.until(lambda: failed > 3 and controller.image.brokers[victim].is_fenced)

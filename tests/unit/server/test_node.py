@@ -1,16 +1,16 @@
-"""A node starts, keeps what it was given, and stops so that nothing need be scanned next time."""
+"""A node starts, keeps its data, and stops so that the next start scans nothing."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from penstock.log.log import Log
+from harness.led_topics import add_topic
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import DEFAULT_RULES
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.partition import Partition
+from penstock.server.partitions.partition import Partition
 from penstock.server.settings import CannotStart, NodeSettings, check_listener
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
@@ -23,7 +23,7 @@ QUIET = NodeSettings("c", listen_port=0)
 
 
 def append(partition: Partition) -> int:
-    """One record; the offset behind it."""
+    """Appends one record, and returns the next offset."""
     builder = BatchBuilder()
     builder.append(b"key", b"value", timestamp_ms=1_000)
     return partition.append(builder.build(), now_ms=1_000, rules=DEFAULT_RULES).last_offset + 1
@@ -80,15 +80,9 @@ def test_a_port_that_is_taken_is_told_and_the_data_is_closed_cleanly(tmp_path: P
 def test_a_round_wakes_those_whose_log_it_covered(drive: Drive) -> None:
     async def story(place: Place) -> None:
         node = place.node
-        one, other = await node.add_topic("orders", TOPIC_ID, 2)
+        one, other = await add_topic(node, "orders", TOPIC_ID, 2)
         advanced: list[int] = []
-        original = node._on_round
-
-        def spy(covered: list[Log]) -> None:
-            advanced.extend(log.identity.partition for log in covered)
-            original(covered)
-
-        node._rounds._on_round = spy  # type: ignore[assignment]
+        node.storage.rounds.covered.connect(lambda logs: advanced.extend(log.identity.partition for log in logs))
         for n in range(3):
             end = append(one)
             assert one.log.high_watermark < end
@@ -105,15 +99,17 @@ def test_what_was_appended_is_there_again_and_nothing_is_scanned(tmp_path: Path)
         ports = host_ports(tmp_path)
         node = Node(ports, QUIET)
         await node.start()
-        (partition,) = await node.add_topic("orders", TOPIC_ID, 1)
-        append(partition)  # nobody waits for it to become durable
+        (partition,) = await add_topic(node, "orders", TOPIC_ID, 1)
+        append(partition)  # not awaited until durable
         await node.stop()
         again = Node(ports, QUIET)
         await again.start()
-        assert again.directory.findings.scanned_bytes == 0
-        (partition,) = await again.add_topic("orders", TOPIC_ID, 1, epoch=1)
+        assert again.storage.directory.findings.scanned_bytes == 0
+        (partition,) = await add_topic(again, "orders", TOPIC_ID, 1, epoch=1)
         assert (partition.log.high_watermark, partition.leader_epoch) == (1, 1)
-        assert again.partitions.named("orders", 0) is again.partitions.identified(TOPIC_ID, 0) is partition
+        assert (
+            again.broker.partitions.named("orders", 0) is again.broker.partitions.identified(TOPIC_ID, 0) is partition
+        )
         await again.stop()
         ports.close()
 
@@ -127,7 +123,7 @@ def test_what_was_promised_survives_a_power_cut_in_the_middle_of_a_busy_life() -
     async def main(ports: Ports) -> None:
         node = Node(ports, QUIET)
         await node.start()
-        (partition,) = await node.add_topic("orders", TOPIC_ID, 1, epoch=len(found))
+        (partition,) = await add_topic(node, "orders", TOPIC_ID, 1, epoch=len(found))
         found.append(partition.log.written_end)
         while True:
             end = append(partition)
@@ -150,7 +146,7 @@ def test_a_failure_in_the_background_is_told(drive: Drive, caplog: pytest.LogCap
         async def fail() -> None:
             raise RuntimeError("a planted mistake")
 
-        place.node._watch(fail(), "planted task")
+        place.node.supervisor.watch(fail(), "planted task")
         await place.settle()
 
     drive(story)

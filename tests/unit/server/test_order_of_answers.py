@@ -1,4 +1,4 @@
-"""Requests of one connection: which may overlap, which wait, and in which order they are answered."""
+"""Requests of one connection: overlap, waiting, and the order of responses."""
 
 import asyncio
 import struct
@@ -135,13 +135,15 @@ def test_a_client_that_goes_takes_along_what_it_waited_for(drive: Drive) -> None
         peer = await place.connect()
         await peer.send(*(fetch(n, bytes(100_000)) for n in range(3)))
         await place.until(lambda: len(place.script.began) == 3)
-        await place.until(lambda: not place.node.pool.used_bytes)  # a request that waits holds nothing of its frame
+        await place.until(
+            lambda: not place.node.listeners.pool.used_bytes
+        )  # a waiting request holds nothing of its frame
         place.script.gate(1).set_result([reply(1, bytes(7))[:-7], held])
         await place.until(lambda: place.script.ended == [1])
         peer.close()
-        await place.until(lambda: not len(place.node.listener))
+        await place.until(lambda: not len(place.node.listeners.doors["clients"][0]))
         assert place.script.cancelled == [0, 2]
-        assert place.node.pool.used_bytes == 0
+        assert place.node.listeners.pool.used_bytes == 0
         assert disk.open_count == 0, "a slice that nobody will get is still held"
 
     drive(story)

@@ -1,9 +1,9 @@
-"""Long work runs one piece at a time, and waits a moment while others are served."""
+"""Long work runs one piece at a time, and pauses while requests are served."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from penstock.server.pacing import ALLOWANCE, ALLOWANCE_PER_S, REST_S, Pacer, begin_pacing, pacer
+from penstock.server.loop.pacing import ALLOWANCE, ALLOWANCE_PER_S, REST_S, Pacer, begin_pacing, pacer
 from penstock.simulator.loop import new_loop
 
 
@@ -72,7 +72,7 @@ def test_whoever_gives_up_lets_the_next_one_go() -> None:
         waiting[0].cancel()
         for _ in range(4):
             await asyncio.sleep(0)
-        waiting[1].cancel()  # it may have been let go already
+        waiting[1].cancel()  # it may have got its turn already
         async with asyncio.timeout(1):
             await waiting[2]
 
@@ -80,7 +80,7 @@ def test_whoever_gives_up_lets_the_next_one_go() -> None:
 
 
 def test_each_node_has_a_pacer_of_its_own() -> None:
-    """One that is killed in the middle of a piece holds up nobody else."""
+    """A node killed in the middle of a piece delays no other node."""
 
     async def node() -> Pacer:
         begin_pacing()

@@ -1,4 +1,4 @@
-"""Nodes of a cluster have connections of their own: clients that take all others do not stop replication."""
+"""Nodes have connection slots of their own: clients that take all other slots do not stop replication."""
 
 import asyncio
 from contextlib import suppress
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.model.limits import DEFAULT_LIMITS, Limits
-from penstock.server.node import HANDLERS, Node
+from penstock.server.node import Node
 from penstock.server.settings import NodeSettings
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
@@ -16,11 +16,10 @@ from penstock.wire.messages.api_versions import ApiVersionsRequest
 from penstock.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from penstock.wire.messages.fetch import FetchRequest, ReplicaState
 from penstock.wire.messages.metadata import MetadataRequest
-from tests.simulation.servers_world import NODES, PORT, settings_for
-from tests.unit.server.shell import Peer
-from tests.unit.server.test_cluster import Town, tell
-from tests.unit.server.test_replication import cluster_of, ends, make_topic, placed, publish
-from tests.unit.server.test_strangers import told
+from tests.simulation.three_servers.world import NODES, PORT, settings_for
+from tests.unit.server.replicated_topic import ends, make_topic, placed, publish
+from tests.unit.server.shell import Peer, told
+from tests.unit.server.town import Town, cluster_of, tell
 
 FEW = Limits(connections_max=3, probation_connections_max=4)
 PING = bytes(request_frame(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3, 1, "c"))
@@ -34,7 +33,7 @@ def fetch(broker_id: int, epoch: int, wait_ms: int = 0) -> bytes:
 
 
 class Place:
-    """A node of its own, and connections to it."""
+    """A node, and connections to it."""
 
     def __init__(self, node: Node, ports: Ports) -> None:
         self.node = node
@@ -42,15 +41,15 @@ class Place:
 
     @property
     def epoch(self) -> int:
-        """The node is a broker itself: what its epoch is nobody else is told."""
-        return self.node.controller.image.brokers[0].epoch
+        """The broker epoch of the node, which only the node itself receives."""
+        return self.node.member.controller.image.brokers[0].epoch
 
     async def connect(self) -> Peer:
         host, _, port = self.node.address.rpartition(":")
         return Peer(await self.ports.network.connect(host, int(port)))
 
     async def fill(self, count: int = 3) -> list[Peer]:
-        """Clients that take all their slots."""
+        """Connects clients that take all slots for clients."""
         peers = [await self.connect() for _ in range(count)]
         for peer in peers:
             await peer.send(PING)
@@ -62,11 +61,11 @@ def running(story, limits: Limits = FEW) -> None:  # type: ignore[no-untyped-def
     ended: list[bool] = []
 
     async def main(ports: Ports) -> None:
-        node = Node(ports, NodeSettings("test", listen_port=0, limits=limits), HANDLERS)
+        node = Node(ports, NodeSettings("test", listen_port=0, limits=limits))
         await node.start()
         await story(Place(node, ports))
         await node.stop()
-        assert len(node.listener) == 0
+        assert len(node.listeners.doors["clients"][0]) == 0
         ended.append(True)
 
     with World(1) as world:
@@ -91,7 +90,7 @@ def test_a_follower_is_let_in_when_clients_have_taken_all_connections() -> None:
         await asyncio.sleep(10)
         await follower.send(METADATA)
         assert await follower.receive() is not None, "it may ask anything from then on"
-        assert place.node.listener.refused == 0
+        assert place.node.listeners.doors["clients"][0].refused == 0
 
     running(story)
 
@@ -110,8 +109,8 @@ def test_a_client_beyond_the_limit_is_closed_at_its_first_request(
             await client.receive()
             assert await client.receive() is None
         await asyncio.sleep(0.1)
-        assert place.node.listener.refused == 1
-        assert len(place.node.listener) == 3
+        assert place.node.listeners.doors["clients"][0].refused == 1
+        assert len(place.node.listeners.doors["clients"][0]) == 3
 
     running(story)
     (sentence,) = told(caplog)
@@ -140,7 +139,7 @@ def test_the_oldest_on_probation_makes_room() -> None:
         assert await follower.receive() is not None
         assert await silent[0].receive() is None
         await asyncio.sleep(0.01)
-        assert len(place.node.listener) == 3 + 3 + 1
+        assert len(place.node.listeners.doors["clients"][0]) == 3 + 3 + 1
 
     running(story)
 
@@ -158,7 +157,7 @@ def test_a_follower_takes_no_slot_of_clients() -> None:
             peer.close()
         await asyncio.sleep(1)
         clients = await place.fill()
-        assert len(place.node.listener) == 3
+        assert len(place.node.listeners.doors["clients"][0]) == 3
 
     running(story)
 
@@ -193,7 +192,7 @@ def test_large_frames_wait_until_it_is_known_who_sends_them() -> None:
 
 
 def test_a_flood_of_clients_does_not_keep_a_follower_from_coming_back() -> None:
-    """Every slot was taken at once when it became free; a follower that came back never was in sync again."""
+    """Clients used to take every free slot at once, and a returning follower was never in sync again."""
 
     def settings(node_id: int) -> NodeSettings:
         return replace(settings_for(node_id), limits=replace(DEFAULT_LIMITS, connections_max=12))
@@ -217,7 +216,7 @@ def test_a_flood_of_clients_does_not_keep_a_follower_from_coming_back() -> None:
 
         flooding = [asyncio.create_task(flood(node_id)) for node_id in NODES for _ in range(30)]
         await asyncio.sleep(1)
-        assert all(len(node.listener) >= 12 for node in town.nodes.values())
+        assert all(len(node.listeners.doors["clients"][0]) >= 12 for node in town.nodes.values())
         follower = next(node_id for node_id in NODES if node_id != leader)
         town.kill(follower)
         await town.until(lambda: follower not in placed(town).isr)
@@ -236,8 +235,8 @@ def test_a_flood_of_clients_does_not_keep_a_follower_from_coming_back() -> None:
 
 def test_a_broker_shows_itself_to_controllers_by_its_epoch() -> None:
     async def story(town: Town) -> None:
-        controller = next(node for node in town.nodes.values() if node.controller.is_active)
-        listener = controller._controller_listener
+        controller = next(node for node in town.nodes.values() if node.member.controller.is_active)
+        listener = controller.listeners.controllers
         assert listener is not None
         assert len(listener._peers) >= 2, "the other nodes"
         assert town.ports is not None

@@ -1,4 +1,4 @@
-"""A broker whose connection has ended is looked for, and only a machine that says that nobody listens is believed."""
+"""A broker whose connection has ended is probed; only a refused connection counts as its death."""
 
 import asyncio
 from typing import Any, cast
@@ -7,7 +7,8 @@ import pytest
 
 from penstock.metadata.image import Broker, Image
 from penstock.metadata.records import BrokerEndpoint
-from penstock.server.probes import PAUSES_S, Probes
+from penstock.model.signal import Signal
+from penstock.server.controller.probes import PAUSES_S, Probes
 from tests.unit.server.handlers.cluster import on_virtual_time
 
 BROKER, EPOCH = 2, 7
@@ -15,11 +16,12 @@ LISTENERS = (BrokerEndpoint(name="PLAINTEXT", host="h", port=9, security_protoco
 
 
 class Scene:
-    """A controller, and a network on which connecting goes as told, time after time."""
+    """A controller, and a network whose successive connection attempts have given outcomes."""
 
     def __init__(self, *outcomes: type[OSError] | None) -> None:
         self.image = Image(brokers={BROKER: Broker(BROKER, EPOCH, bytes(16), LISTENERS)})
         self.is_active = True
+        self.activated: Signal[[]] = Signal()
         self.lost: list[tuple[int, int]] = []
         self.looks = 0
         self._outcomes = list(outcomes)

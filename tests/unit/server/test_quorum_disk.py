@@ -1,4 +1,4 @@
-"""The quorum's log, snapshots and state on a disk, and the log beside a plain twin."""
+"""The quorum's log, snapshots and state on a disk; the log is compared with a model."""
 
 from random import Random
 
@@ -14,12 +14,12 @@ from penstock.raft.ports import LeaderChange, SnapshotId
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
 from penstock.raft.roles import QuorumState
 from penstock.records.builder import BatchBuilder
-from penstock.server.metadata_log import open_metadata_log
-from penstock.server.quorum_log import QuorumLog, check_fetched
-from penstock.server.quorum_snapshots import SNAPSHOTS, SnapshotShelf, open_shelf, path_of
-from penstock.server.quorum_state import QUORUM_STATE, load_state, store_state
-from tests.simulation.log_histories import ZeroEntropy, drive
-from tests.simulation.raft_disk import SimulatedLog
+from penstock.server.quorum.metadata_log import open_metadata_log
+from penstock.server.quorum.quorum_log import QuorumLog, check_fetched
+from penstock.server.quorum.quorum_snapshots import SNAPSHOTS, SnapshotShelf, open_shelf, path_of
+from penstock.server.quorum.quorum_state import QUORUM_STATE, load_state, store_state
+from tests.simulation.log.histories import ZeroEntropy, drive
+from tests.simulation.raft_core.disk import SimulatedLog
 
 VOTERS = VoterSet([Voter(ReplicaKey(1, b"1" * 16)), Voter(ReplicaKey(2, b"2" * 16))])
 
@@ -39,7 +39,7 @@ def a_batch(value: bytes = b"value") -> bytearray:
 
 
 class Machine:
-    """A directory with the metadata log in it, on a disk that can lose power."""
+    """A data directory with the metadata log, on a disk that can lose power."""
 
     def __init__(self, disk: LossyDisk | None = None) -> None:
         self.disk = disk or LossyDisk(MemoryDisk(), Random(1))
@@ -73,7 +73,7 @@ class Machine:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_log_agrees_with_a_plain_twin(seed: int) -> None:
-    """Any life of appends, cuts, trims and snapshots: both say the same about offsets and epochs."""
+    """Random appends, truncations, trims and snapshots: log and model agree on offsets and epochs."""
     random = Random(seed)
     machine, twin = Machine(), SimulatedLog()
     log = machine.log

@@ -1,4 +1,4 @@
-"""What replicas say survives the wire, in every version that can carry it."""
+"""Messages between replicas keep their content on the wire, in every version that can carry it."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from penstock.raft.messages import (
 )
 from penstock.raft.ports import EpochEnd, SnapshotId
 from penstock.raft.replicas import ReplicaKey
-from penstock.server.quorum_messages import (
+from penstock.server.quorum.quorum_messages import (
     FromPeer,
     NotOurs,
     OtherCluster,

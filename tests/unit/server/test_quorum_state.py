@@ -1,4 +1,4 @@
-"""The quorum's promises on disk: written anew where there is room, written over where there is none."""
+"""The quorum state on disk: replaced where there is space, overwritten in place where there is none."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from penstock.host.memory import MemoryDisk
 from penstock.model.errors import DiskFull
 from penstock.raft.replicas import ReplicaKey
 from penstock.raft.roles import QuorumState
-from penstock.server.quorum_state import QUORUM_STATE, load_state, store_state
+from penstock.server.quorum.quorum_state import QUORUM_STATE, load_state, store_state
 
 KEY = ReplicaKey(7, bytes(range(16)))
 STATES = [QuorumState(), QuorumState(9, 1), QuorumState(10, -1, KEY), QuorumState(2**31 - 1, 2**31 - 1, KEY)]
@@ -54,7 +54,7 @@ def test_a_power_cut_while_it_is_written_over_leaves_the_old_state_or_the_new_on
     before = file.read(0, file.size())
     asyncio.run(store_state(disk, new))
     after = file.read(0, file.size())
-    for torn in range(0, 513, 64):  # the first copy is written before the second, and synced between
+    for torn in range(0, 513, 64):  # the first copy is written before the second, with a sync in between
         file.write(0, after[:torn] + before[torn:])
         assert load_state(disk) in (old, new)
         file.write(0, after[:512] + after[512 : 512 + torn] + before[512 + torn :])

@@ -1,4 +1,4 @@
-"""Three whole nodes in three racks on virtual time: consumers read from the replica in their own (KIP-392)."""
+"""Three whole nodes in three racks on virtual time: consumers read from the replica in their rack (KIP-392)."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
 from penstock.records.check import DEFAULT_RULES
 from penstock.records.header import batches
-from penstock.server.replica_runner import LEADERS_ONLY
+from penstock.server.replicas.replica_runner import LEADERS_ONLY
 from penstock.server.settings import NodeSettings
 from penstock.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from tests.simulation.servers_world import NODES, settings_for
-from tests.unit.server.handlers.stand import a_batch
-from tests.unit.server.test_cluster import Town, tell
-from tests.unit.server.test_replication import TOPIC, cluster_of, make_topic, placed, publish
+from tests.simulation.three_servers.world import NODES, settings_for
+from tests.unit.server.handlers.bare_node import a_batch
+from tests.unit.server.replicated_topic import TOPIC, make_topic, placed, publish
+from tests.unit.server.town import Town, cluster_of, tell
 
 WAIT_MS: Final = 5_000
 
@@ -37,12 +37,12 @@ def rack(node_id: int) -> str:
 
 
 class Place:
-    """A topic of one partition with three replicas and ten records, and whoever asks for them."""
+    """A topic of one partition with three replicas and ten records, and fetches of it."""
 
     def __init__(self, town: Town, cluster: Cluster) -> None:
         self.town = town
         self.cluster = cluster
-        self.topic_id = town.nodes[1].controller.image.topics[TOPIC].topic_id
+        self.topic_id = town.nodes[1].member.controller.image.topics[TOPIC].topic_id
 
     @classmethod
     async def make(cls, town: Town) -> "Place":
@@ -54,7 +54,7 @@ class Place:
         return self
 
     def high_watermark(self, node_id: int) -> int:
-        return self.town.nodes[node_id].directory.logs[f"{TOPIC}-0"].high_watermark
+        return self.town.nodes[node_id].storage.directory.logs[f"{TOPIC}-0"].high_watermark
 
     @property
     def leader(self) -> int:
@@ -131,17 +131,17 @@ def test_a_follower_says_why_it_has_nothing() -> None:
 
 
 def test_a_follower_gives_nothing_that_is_not_committed() -> None:
-    """One of three does not follow: what the other has fetched is on two of them, and is not committed."""
+    """One of three replicas does not fetch: records on the two others are not committed."""
 
     async def story(town: Town) -> None:
         place = await Place.make(town)
         follower, lame = (node_id for node_id in NODES if node_id != place.leader)
         town.world.network.cut([(f"node-{lame}", f"node-{place.leader}"), (f"node-{place.leader}", f"node-{lame}")])
-        partition = town.nodes[place.leader].partitions.named(TOPIC, 0)
+        partition = town.nodes[place.leader].broker.partitions.named(TOPIC, 0)
         assert partition is not None
-        now_ms = town.nodes[place.leader].clock.wall_ms()
+        now_ms = town.nodes[place.leader].ports.clock.wall_ms()
         partition.append(a_batch(5, timestamp_ms=now_ms), now_ms=now_ms, rules=DEFAULT_RULES)
-        await town.until(lambda: town.nodes[follower].directory.logs[f"{TOPIC}-0"].written_end == 15, 2.0)
+        await town.until(lambda: town.nodes[follower].storage.directory.logs[f"{TOPIC}-0"].written_end == 15, 2.0)
         for offset in (10, 12, 15):
             found = await place.ask(follower, offset, rack(follower))
             assert (found.error_code, found.high_watermark, found.records or b"") == (0, 10, b"")
@@ -151,7 +151,7 @@ def test_a_follower_gives_nothing_that_is_not_committed() -> None:
 
 
 def test_a_consumer_that_waits_at_a_follower_hears_at_once_what_was_committed() -> None:
-    """Else it would hear of the last record of all with the follower's next fetch, half a second later."""
+    """Otherwise the last record would arrive only with the follower's next fetch, half a second later."""
 
     async def story(town: Town) -> None:
         place = await Place.make(town)
@@ -183,7 +183,7 @@ def test_a_consumer_that_waits_at_a_follower_is_told_when_another_leads(is_kille
         else:
             town.world.pause(f"node-{leader}")
         found = await waiting
-        assert town.nodes[follower].controller.image.topics[TOPIC].partitions[0].leader != leader
+        assert town.nodes[follower].member.controller.image.topics[TOPIC].partitions[0].leader != leader
         assert found.error_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert loop.time() - began < WAIT_MS / 1000 - 0.5
         await place.cluster.close()

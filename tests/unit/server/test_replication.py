@@ -1,81 +1,40 @@
-"""Three whole nodes on virtual time with replicas of the same partitions: they follow, commit, fail over, catch up."""
+"""Three whole nodes on virtual time with replicas of the same partitions: replication, commits, failover, catch-up."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
-from penstock.client.admin import Admin
-from penstock.client.cluster import Cluster
-from penstock.client.consumer import Consumer
-from penstock.client.producer import Producer
+from penstock.client.admin.admin import Admin
+from penstock.client.producer.producer import Producer
 from penstock.log.ledger import SECTOR_BYTES
-from penstock.log.log import Log
 from penstock.log.upkeep import apply_retention
-from penstock.metadata.image import Partition as Placed
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.records.check import DEFAULT_RULES
-from penstock.replication.fetch_sessions import Wanted
-from penstock.server.broker_epoch import NO_EPOCH, load_epoch, store_epoch
-from penstock.server.membership import LEASE_PART
-from penstock.server.node import Node
-from penstock.server.replica_reading import ReplicaReading
+from penstock.replication.fetch_sessions import RequestedPartition
+from penstock.server.fetching.replica_reading import ReplicaReading
+from penstock.server.membership.broker_epoch import NO_EPOCH, load_epoch, store_epoch
+from penstock.server.membership.lease import LEASE_PART
 from penstock.server.settings import NodeSettings
 from penstock.wire.messages import alter_partition_reassignments as moving
-from tests.simulation.servers_world import NODES, PORT, settings_for
-from tests.unit.server.handlers.stand import a_batch
-from tests.unit.server.test_cluster import Town, tell
+from tests.simulation.three_servers.world import NODES, settings_for
+from tests.unit.server.handlers.bare_node import a_batch
+from tests.unit.server.replicated_topic import (
+    EVERYWHERE,
+    TOPIC,
+    bytes_of,
+    ends,
+    logs,
+    make_topic,
+    placed,
+    publish,
+    read_all,
+    some_node,
+)
+from tests.unit.server.town import Town, cluster_of, tell
 
-TOPIC: Final = "orders"
-EVERYWHERE: Final = {"min.insync.replicas": "2"}
 LAG_S: Final = 2.0
-
-
-def cluster_of(town: Town, nodes: Sequence[int] = NODES) -> Cluster:
-    assert town.ports is not None
-    return Cluster([f"node-{node_id}:{PORT}" for node_id in nodes], ports=town.ports, timeout_ms=20_000)
-
-
-def some_node(town: Town) -> Node:
-    return next(iter(town.nodes.values()))
-
-
-def placed(town: Town, index: int = 0) -> Placed:
-    return some_node(town).controller.image.topics[TOPIC].partitions[index]
-
-
-def logs(town: Town) -> list[Log]:
-    return [node.directory.logs[f"{TOPIC}-0"] for node in town.nodes.values()]
-
-
-def ends(town: Town) -> list[int]:
-    return [log.written_end for log in logs(town)]
-
-
-async def make_topic(town: Town, replicas: tuple[int, ...] = NODES) -> None:
-    await town.admin(1).create_topic(TOPIC, configs=EVERYWHERE, assignments=[replicas])
-
-
-async def publish(cluster: Cluster, count: int, prefix: str = "v") -> list[bytes]:
-    """Records that are all acknowledged."""
-    producer = Producer(cluster)
-    values = [f"{prefix}{number}".encode() for number in range(count)]
-    sent = [await producer.send(TOPIC, value, partition=0) for value in values]
-    await asyncio.gather(*sent)
-    await producer.close()
-    return values
-
-
-async def read_all(cluster: Cluster) -> list[bytes]:
-    consumer = Consumer(cluster)
-    await consumer.assign_topic(TOPIC, "earliest", until_end=True)
-    found: list[bytes] = []
-    while (records := await consumer.fetch_records(timeout_ms=10_000)) is not None:
-        found += [record.value or b"" for record in records.records]
-    await consumer.close()
-    return found
 
 
 def test_what_is_acknowledged_is_on_all_nodes_that_are_in_sync() -> None:
@@ -85,20 +44,11 @@ def test_what_is_acknowledged_is_on_all_nodes_that_are_in_sync() -> None:
         await publish(cluster, 100)
         assert ends(town) == [100, 100, 100]
         assert sorted(placed(town).isr) == list(NODES)
-        stored = [b"".join(_bytes_of(node)) for node in town.nodes.values()]
+        stored = [b"".join(bytes_of(node)) for node in town.nodes.values()]
         assert stored[0] == stored[1] == stored[2]
         await cluster.close()
 
     tell(story)
-
-
-def _bytes_of(node: Node) -> list[bytes]:
-    log = node.directory.logs[f"{TOPIC}-0"]
-    part = log.read(log.start_offset, 1 << 30, limit=log.written_end)
-    assert part is not None
-    data = bytes(part.file.read(part.position, part.size_bytes))
-    part.release()
-    return [data]
 
 
 def test_a_killed_leader_loses_nothing_and_comes_back_as_a_follower() -> None:
@@ -135,7 +85,7 @@ def test_a_partition_moves_to_other_nodes_while_it_is_written() -> None:
         await town.until(lambda: placed(town).replicas == (3, 1) and not placed(town).adding_replicas)
         values += await publish(cluster, 50, "after")
         assert sorted(placed(town).isr) == [1, 3]
-        await town.until(lambda: f"{TOPIC}-0" not in town.nodes[2].directory.logs)
+        await town.until(lambda: f"{TOPIC}-0" not in town.nodes[2].storage.directory.logs)
         assert await read_all(cluster) == values
         await cluster.close()
 
@@ -147,7 +97,7 @@ def test_deleted_records_are_deleted_everywhere() -> None:
         await make_topic(town)
         cluster = cluster_of(town)
         values = await publish(cluster, 20)
-        await asyncio.sleep(2.0)  # followers have been told of everything, and nobody looks at the partition any more
+        await asyncio.sleep(2.0)  # followers are up to date, and no fetch names the partition any more
         await town.admin(1).delete_records(TOPIC, {0: 15})
         await town.until(lambda: [log.start_offset for log in logs(town)] == [15, 15, 15])
         assert await read_all(cluster) == values[15:]
@@ -190,8 +140,8 @@ def test_a_deletion_waits_for_a_replica_that_is_cut_off_until_it_is_fenced() -> 
         assert town.world.loop.time() - began_s > 1.0, "until its session is over it counts as live"
         await aside.close()
         town.world.network.heal_all()
-        await town.until(lambda: victim in town.nodes[leader].controller.image.topics[TOPIC].partitions[0].isr)
-        assert town.nodes[victim].directory.logs[f"{TOPIC}-0"].start_offset == 15
+        await town.until(lambda: victim in town.nodes[leader].member.controller.image.topics[TOPIC].partitions[0].isr)
+        assert town.nodes[victim].storage.directory.logs[f"{TOPIC}-0"].start_offset == 15
         await cluster.close()
 
     tell(story)
@@ -206,11 +156,11 @@ def test_what_only_the_leader_had_is_cut_off_when_others_went_on_without_it() ->
         rest = [node_id for node_id in NODES if node_id != leader]
         links = [(f"node-{leader}", f"node-{node_id}") for node_id in rest]
         town.world.network.cut([*links, *((to, source) for source, to in links)])
-        partition = town.nodes[leader].partitions.named(TOPIC, 0)
+        partition = town.nodes[leader].broker.partitions.named(TOPIC, 0)
         assert partition is not None
-        now_ms = town.nodes[leader].clock.wall_ms()
+        now_ms = town.nodes[leader].ports.clock.wall_ms()
         partition.append(a_batch(5, timestamp_ms=now_ms), now_ms=now_ms, rules=DEFAULT_RULES)
-        others = town.nodes[rest[0]].controller
+        others = town.nodes[rest[0]].member.controller
         await town.until(lambda: others.image.topics[TOPIC].partitions[0].leader != leader)
         aside = cluster_of(town, rest)
         values += await publish(aside, 5, "without it")
@@ -233,18 +183,18 @@ def test_a_leader_that_was_cut_off_tells_no_ends_once_somebody_else_leads(is_con
         leader, *rest = sorted(NODES, key=lambda node_id: (node_id == town.leader) is not is_controller)
         await make_topic(town, (leader, *rest))
         lone = town.nodes[leader]
-        assert lone.is_in_touch
+        assert lone.broker.lease.is_in_touch
         links = [(f"node-{leader}", f"node-{node_id}") for node_id in rest]
         town.world.network.cut([*links, *((to, source) for source, to in links)])
-        others = town.nodes[rest[0]].controller
-        left_s = await town.until(lambda: not lone.is_in_touch)
+        others = town.nodes[rest[0]].member.controller
+        left_s = await town.until(lambda: not lone.broker.lease.is_in_touch)
         assert others.image.topics[TOPIC].partitions[0].leader == leader, "too late"
         await town.until(lambda: others.image.topics[TOPIC].partitions[0].leader != leader)
-        assert lone.partitions.named(TOPIC, 0) is not None, "it still believes to lead"
-        assert not lone.is_in_touch
+        assert lone.broker.partitions.named(TOPIC, 0) is not None, "it still believes to lead"
+        assert not lone.broker.lease.is_in_touch
         assert left_s < 5.0
         town.world.network.heal_all()
-        await town.until(lambda: lone.is_in_touch)
+        await town.until(lambda: lone.broker.lease.is_in_touch)
 
     tell(story)
 
@@ -259,7 +209,7 @@ def test_a_killed_broker_vouches_for_what_it_wrote(durability: str) -> None:
         town.kill(3)
         town.start(3)
         await town.all_serve()
-        assert town.nodes[3]._previous_epoch() >= 0
+        assert town.nodes[3].broker._previous_epoch() >= 0
 
     tell(story)
 
@@ -275,14 +225,14 @@ def test_a_broker_that_lost_power_vouches_only_for_what_was_synced(durability: s
         del town.nodes[3]
         town.start(3)
         await town.all_serve()
-        assert (town.nodes[3]._previous_epoch() >= 0) is is_sure
+        assert (town.nodes[3].broker._previous_epoch() >= 0) is is_sure
 
     tell(story)
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_broker_with_a_damaged_ledger_vouches_for_nothing(is_damaged: bool) -> None:
-    """It would be elected as one that has every committed record. Of one damaged log alone `test_bit_rot` tells."""
+    """Otherwise it could be elected as if it had every committed record. For one damaged log see `test_bit_rot`."""
 
     async def story(town: Town) -> None:
         await make_topic(town)
@@ -290,31 +240,31 @@ def test_a_broker_with_a_damaged_ledger_vouches_for_nothing(is_damaged: bool) ->
         for _ in range(50):  # each is a round of group commit
             await publish(cluster, 1)
         await cluster.close()
-        ledger = town.nodes[3].directory.ledger
+        ledger = town.nodes[3].storage.directory.ledger
         path, position = ledger.path_of(ledger.turn), ledger.live_bytes - 2 * SECTOR_BYTES
         town.kill(3)
         disk = town.world.nodes["node-3"].disk
         if is_damaged:
-            disk.flip_bit(path, position - position % SECTOR_BYTES + 9, 1)  # an entry with others behind it
+            disk.flip_bit(path, position - position % SECTOR_BYTES + 9, 1)  # an entry with others after it
         town.start(3)
         await town.all_serve()
         node = town.nodes[3]
-        assert bool(node.directory.findings.doubt) is is_damaged
-        assert (node._previous_epoch() == NO_EPOCH) is is_damaged
+        assert bool(node.storage.directory.findings.doubt) is is_damaged
+        assert (node.broker._previous_epoch() == NO_EPOCH) is is_damaged
 
     tell(story)
 
 
 def test_followers_do_not_take_producers_for_idle() -> None:
-    """Else whoever leads next would take what is sent again for new, and append it twice."""
+    """Otherwise the next leader would take a retried batch for a new one, and append it twice."""
 
     async def story(town: Town) -> None:
         await make_topic(town)
         cluster = cluster_of(town)
         await publish(cluster, 10)
         for node in town.nodes.values():
-            log = node.directory.logs[f"{TOPIC}-0"]
-            await apply_retention(log, node.directory.disk, node.clock.wall_ms())
+            log = node.storage.directory.logs[f"{TOPIC}-0"]
+            await apply_retention(log, node.storage.directory.disk, node.ports.clock.wall_ms())
             assert len(log.producers) == 1, f"node {node.settings.node_id} has forgotten who wrote"
         await cluster.close()
 
@@ -324,21 +274,21 @@ def test_followers_do_not_take_producers_for_idle() -> None:
 def test_a_directory_that_is_put_back_from_a_copy_vouches_for_nothing() -> None:
     async def story(town: Town) -> None:
         await make_topic(town)
-        copied = load_epoch(town.nodes[3].directory.disk)
+        copied = load_epoch(town.nodes[3].storage.directory.disk)
         town.kill(3)
         town.start(3)
         await town.all_serve()
-        directory = town.nodes[3].directory
-        now = some_node(town).controller.image.brokers[3]
-        assert copied < now.active_epoch == now.epoch == town.nodes[3]._previous_epoch()
+        directory = town.nodes[3].storage.directory
+        now = some_node(town).member.controller.image.brokers[3]
+        assert copied < now.active_epoch == now.epoch == town.nodes[3].broker._previous_epoch()
         await store_epoch(directory.disk, copied, directory.pool.reserve)
-        assert town.nodes[3]._previous_epoch() == copied, "which the controller refuses"
+        assert town.nodes[3].broker._previous_epoch() == copied, "which the controller refuses"
 
     tell(story)
 
 
 def test_a_follower_that_lives_but_does_not_follow_is_waited_for_only_so_long() -> None:
-    """Its heartbeats arrive, its fetches do not; nothing else happens to the leader than that one record comes."""
+    """Its heartbeats arrive, its fetches do not; the only event at the leader is one append."""
 
     async def story(town: Town) -> None:
         leader, follower = [node_id for node_id in NODES if node_id != town.leader]
@@ -346,7 +296,7 @@ def test_a_follower_that_lives_but_does_not_follow_is_waited_for_only_so_long() 
         await town.admin(leader).create_topic(TOPIC, configs=configs, assignments=[(leader, follower)])
         cluster = cluster_of(town)
         await publish(cluster, 1, "before")
-        await asyncio.sleep(3 * LAG_S)  # nothing is left to be looked at, and no timer set for it
+        await asyncio.sleep(3 * LAG_S)  # no partition is pending, and no timer is set
         names = f"node-{leader}", f"node-{follower}"
         town.world.network.cut([names, names[::-1]])
         loop = asyncio.get_running_loop()
@@ -370,11 +320,11 @@ def test_a_log_whose_sync_fails_holds_up_no_other_that_comes_from_the_same_leade
         await town.admin(1).create_topic("broken", assignments=[(1, 2)], configs={"min.insync.replicas": "1"})
         await make_topic(town, (1, 2))
         cluster = cluster_of(town)
-        path = town.nodes[2].directory.logs["broken-0"].path + "/00000000000000000000-0.log"
+        path = town.nodes[2].storage.directory.logs["broken-0"].path + "/00000000000000000000-0.log"
         town.world.nodes["node-2"].disk.fail_next("sync", path)
         producer = Producer(cluster, delivery_timeout_ms=20_000)
         lost = await producer.send("broken", b"nobody syncs me", partition=0)
-        await town.until(lambda: town.nodes[2].directory.logs["broken-0"].offline_reason)
+        await town.until(lambda: town.nodes[2].storage.directory.logs["broken-0"].offline_reason)
         values = await publish(cluster, 10)
         assert await read_all(cluster) == values
         lost.cancel()
@@ -397,7 +347,7 @@ def test_one_of_three_may_be_gone_but_two_are_too_few() -> None:
         delivery = await producer.send(TOPIC, b"too few", partition=0)
         (outcome,) = await asyncio.gather(delivery, return_exceptions=True)
         assert isinstance(outcome, Exception)
-        partition = town.nodes[leader].partitions.named(TOPIC, 0)
+        partition = town.nodes[leader].broker.partitions.named(TOPIC, 0)
         assert partition is None or partition.log.high_watermark == 10
         await producer.close()
         await cluster.close()
@@ -406,18 +356,18 @@ def test_one_of_three_may_be_gone_but_two_are_too_few() -> None:
 
 
 def test_a_fetch_looks_only_at_partitions_to_which_something_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many it follows: 200 here, of which one is written."""
+    """For any number of partitions: 200 here, of which one is written."""
     looked: list[int] = []
     look = ReplicaReading._knows_all
 
-    def counted(self: ReplicaReading, wanted: Wanted) -> bool:
-        looked.append(wanted.index)
-        return look(self, wanted)
+    def counted(self: ReplicaReading, requested: RequestedPartition) -> bool:
+        looked.append(requested.index)
+        return look(self, requested)
 
     monkeypatch.setattr(ReplicaReading, "_knows_all", counted)
 
     async def story(town: Town) -> None:
-        places = [(*NODES[number % 3 :], *NODES[: number % 3]) for number in range(201)]  # nobody has to be moved
+        places = [(*NODES[number % 3 :], *NODES[: number % 3]) for number in range(201)]  # balanced: none moves
         await town.admin(1).create_topic(TOPIC, configs=EVERYWHERE, assignments=places)
         cluster = cluster_of(town)
         await publish(cluster, 5, "before")
@@ -436,13 +386,12 @@ def test_a_fetch_looks_only_at_partitions_to_which_something_happened(monkeypatc
 
 
 def test_a_lease_counts_from_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The controller heard of the broker when it was asked, and counts from then; the answer may take its time."""
+    """The controller counts from the request, so the lease must too; the response may take its time."""
 
     async def story(town: Town) -> None:
         follower = next(number for number in NODES if number != town.leader)
-        membership = town.nodes[follower]._membership
-        assert membership is not None
-        ask, on_leased = membership._channel.ask, membership.on_leased
+        membership = town.nodes[follower].broker.membership
+        ask, lease = membership._channel.ask, town.nodes[follower].broker.lease
         asked_ms: list[int] = []
         leases_ms: list[int] = []
 
@@ -455,12 +404,11 @@ def test_a_lease_counts_from_the_question(monkeypatch: pytest.MonkeyPatch) -> No
             return said
 
         def leased() -> None:
-            leases_ms.append(membership._lease_end_ms - asked_ms[-1])
-            on_leased()
+            leases_ms.append(lease.until_ms - asked_ms[-1])
 
-        await town.until(lambda: not membership._is_lease_own)
+        await town.until(lambda: not lease._is_own)
         monkeypatch.setattr(membership._channel, "ask", slowly)
-        monkeypatch.setattr(membership, "on_leased", leased)
+        lease.extended.connect(leased)
         asked_ms.append(membership._clock.monotonic_ms())
         await asyncio.sleep(5)
         assert len(leases_ms) > 2

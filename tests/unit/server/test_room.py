@@ -1,7 +1,7 @@
-"""A disk is full when the signs last, and has room when it had some for a while."""
+"""A disk counts as full when the signs persist, and as free when it had space for a while."""
 
 from penstock.model.limits import MIB
-from penstock.server.room import (
+from penstock.server.membership.disk_space import (
     CALM_MS,
     PATIENCE_MS,
     RETURN_MS,
@@ -16,7 +16,7 @@ PLENTY = 1_000 * MIB
 
 
 class Watched:
-    """A room, the time there, and what its disk does."""
+    """A Room with a manual clock and a simulated disk."""
 
     def __init__(self, *, is_full: bool = False) -> None:
         self.now = 1_000_000
@@ -26,7 +26,7 @@ class Watched:
         self.changes = 0
 
     def pass_ms(self, duration_ms: int, *, refuses_every_ms: int | None = None) -> bool:
-        """Whether it is full after that."""
+        """Advances the clock, and returns whether the disk counts as full."""
         for at_ms in range(0, duration_ms, LOOK_MS):
             self.now += LOOK_MS
             if refuses_every_ms is not None and at_ms % refuses_every_ms < LOOK_MS:
@@ -43,7 +43,7 @@ def test_a_single_refusal_says_nothing() -> None:
 
 
 def test_refusals_that_last_do_though_there_seems_to_be_room() -> None:
-    """A disk may have run out of files, or have a quota; a follower tries again every second."""
+    """The disk may have no inodes left, or a quota; a follower retries every second."""
     assert Watched().pass_ms(PATIENCE_MS + 3 * LOOK_MS, refuses_every_ms=LOOK_MS)
     assert Watched().pass_ms(2_500, refuses_every_ms=1_000)
 

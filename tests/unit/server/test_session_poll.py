@@ -1,4 +1,4 @@
-"""A follower's waiting fetch: what wakes it, how it ends, and that it ends once. What it reads is made up."""
+"""A follower's waiting fetch: wake-ups, and exactly one end. The data are made up."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from penstock.server.session_poll import SessionPoll
-from tests.unit.server.handlers.stand import running
+from penstock.server.fetching.session_poll import SessionPoll
+from tests.unit.server.handlers.bare_node import running
 
 MIN_BYTES = 10
 WAIT_S = 5.0
 
 
 class Found:
-    """A reading that finds what is there, and holds it until it lets go."""
+    """A fake reading that holds its records until they are released."""
 
     def __init__(self) -> None:
         self.there = 0
@@ -33,7 +33,7 @@ class Found:
 
 
 class Fetch:
-    """A fetch in a session, and how it ended."""
+    """A fetch in a session, and its outcome."""
 
     def __init__(self, found: Found, session: Any) -> None:
         self.ends: list[object] = []
@@ -46,7 +46,7 @@ class Fetch:
 
 
 def told(story: Callable[[Found, Any], Coroutine[Any, Any, None]]) -> None:
-    """On virtual time."""
+    """Runs a story on virtual time."""
     running(lambda _stand: story(Found(), SimpleNamespace(changes=0, on_change=None)))
 
 

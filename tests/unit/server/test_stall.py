@@ -1,11 +1,11 @@
-"""The loop's lateness is measured and, beyond a limit, told."""
+"""The event loop's lateness is measured and, beyond a limit, reported."""
 
 import asyncio
 import time
 
 import pytest
 
-from penstock.server.stall import StallMeter
+from penstock.server.loop.stall import StallMeter
 
 
 def test_a_punctual_loop_is_told_apart_from_one_that_stood_still(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The loop that seals, retains and forgets: what is due, a little at a time, in nobody's way."""
+"""The loop that seals segments, applies retention and expires producers: due work only, in small steps."""
 
 import asyncio
 from dataclasses import replace
@@ -9,25 +9,26 @@ import pytest
 from penstock.log import upkeep as log_upkeep
 from penstock.log.log import Log
 from penstock.model.errors import DiskFull
-from penstock.server.upkeep_loop import Upkeep, UpkeepSettings
-from tests.unit.server.handlers.stand import REPLICATED, Stand, a_batch, running
+from penstock.server.partitions.upkeep_loop import Upkeep
+from penstock.server.settings import UpkeepSettings
+from tests.unit.server.handlers.bare_node import REPLICATED, BareNode, a_batch, running
 
 BATCH_BYTES = len(a_batch())
 SMALL = replace(REPLICATED, segment_bytes=BATCH_BYTES * 2)
 
 
-def upkeep_of(stand: Stand, *, on_trouble: Any = None, **settings: int) -> Upkeep:
+def upkeep_of(node: BareNode, *, on_trouble: Any = None, **settings: int) -> Upkeep:
     options: dict[str, Any] = {"on_trouble": on_trouble} if on_trouble else {}
-    return Upkeep(stand.directory, stand.partitions, stand.clock, UpkeepSettings(**settings), **options)
+    return Upkeep(node.directory, node.partitions, node.clock, asyncio.Lock(), UpkeepSettings(**settings), **options)
 
 
 def test_segments_are_sealed_soon() -> None:
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=SMALL)
-        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=SMALL)
+        task = asyncio.get_running_loop().create_task(upkeep_of(node).run())
         await asyncio.sleep(0.1)
         for _ in range(9):
-            stand.append(partition)
+            node.append(partition)
         assert partition.log.settled_segments == 0
         await asyncio.sleep(2)
         assert partition.log.settled_segments == len(partition.log.segments) - 1 == 4
@@ -37,14 +38,12 @@ def test_segments_are_sealed_soon() -> None:
 
 
 def test_retention_and_idle_producers_have_their_own_pace() -> None:
-    async def story(stand: Stand) -> None:
+    async def story(node: BareNode) -> None:
         settings = replace(SMALL, retention_ms=100_000, producer_expiration_ms=50_000)
-        partition = await stand.add(settings=settings)
+        partition = await node.add(settings=settings)
         for n in range(4):
-            stand.append(
-                partition, producer_id=1, producer_epoch=0, base_sequence=n, timestamp_ms=stand.clock.wall_ms()
-            )
-        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+            node.append(partition, producer_id=1, producer_epoch=0, base_sequence=n, timestamp_ms=node.clock.wall_ms())
+        task = asyncio.get_running_loop().create_task(upkeep_of(node).run())
         await asyncio.sleep(290)
         assert (partition.log.start_offset, len(partition.log.producers)) == (0, 1)
         await asyncio.sleep(20)
@@ -55,16 +54,16 @@ def test_retention_and_idle_producers_have_their_own_pace() -> None:
 
 
 def test_a_turn_does_only_so_much() -> None:
-    async def story(stand: Stand) -> None:
+    async def story(node: BareNode) -> None:
         for index in range(20):
-            partition = await stand.add(index=index, settings=SMALL)
+            partition = await node.add(index=index, settings=SMALL)
             for _ in range(3):
-                stand.append(partition)
-        upkeep = upkeep_of(stand, logs_per_turn_max=6, looks_per_turn_max=100)
+                node.append(partition)
+        upkeep = upkeep_of(node, logs_per_turn_max=6, looks_per_turn_max=100)
         assert [await upkeep.turn() for _ in range(5)] == [6, 6, 6, 2, 0]
-        upkeep = upkeep_of(stand, logs_per_turn_max=6, looks_per_turn_max=15)
-        stand.append(partition)
-        stand.append(partition)
+        upkeep = upkeep_of(node, logs_per_turn_max=6, looks_per_turn_max=15)
+        node.append(partition)
+        node.append(partition)
         assert [await upkeep.turn() for _ in range(3)] == [0, 1, 0]
 
     running(story)
@@ -80,15 +79,15 @@ def test_logs_that_nobody_writes_to_are_not_looked_at(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Upkeep, "_has_work", counted)
 
-    async def story(stand: Stand) -> None:
-        partitions = [await stand.add(index=index, settings=SMALL) for index in range(5)]
-        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+    async def story(node: BareNode) -> None:
+        partitions = [await node.add(index=index, settings=SMALL) for index in range(5)]
+        task = asyncio.get_running_loop().create_task(upkeep_of(node).run())
         await asyncio.sleep(2.5)
         looked.clear()
         await asyncio.sleep(5)
         assert looked == []
         for _ in range(3):
-            stand.append(partitions[3])
+            node.append(partitions[3])
         await asyncio.sleep(5)
         assert looked == ["logs/t-3"]
         assert partitions[3].log.settled_segments == 1
@@ -98,17 +97,17 @@ def test_logs_that_nobody_writes_to_are_not_looked_at(monkeypatch: pytest.Monkey
 
 
 def test_what_could_not_be_sealed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=SMALL)
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=SMALL)
         settle = log_upkeep.settle
 
         async def no_room(*_: Any) -> None:
             raise DiskFull("the disk is full")
 
         monkeypatch.setattr(log_upkeep, "settle", no_room)
-        task = asyncio.get_running_loop().create_task(upkeep_of(stand).run())
+        task = asyncio.get_running_loop().create_task(upkeep_of(node).run())
         for _ in range(3):
-            stand.append(partition)
+            node.append(partition)
         await asyncio.sleep(4)
         assert partition.log.settled_segments == 0
         monkeypatch.setattr(log_upkeep, "settle", settle)
@@ -122,14 +121,14 @@ def test_what_could_not_be_sealed_is_tried_again(monkeypatch: pytest.MonkeyPatch
 def test_a_log_in_trouble_is_reported_and_the_others_go_on() -> None:
     troubles: list[tuple[str, str]] = []
 
-    async def story(stand: Stand) -> None:
-        partitions = [await stand.add(index=index, settings=SMALL) for index in range(3)]
+    async def story(node: BareNode) -> None:
+        partitions = [await node.add(index=index, settings=SMALL) for index in range(3)]
         for partition in partitions:
             for _ in range(3):
-                stand.append(partition)
-        upkeep = upkeep_of(stand, on_trouble=lambda log, error: troubles.append((log.path, str(error))))
+                node.append(partition)
+        upkeep = upkeep_of(node, on_trouble=lambda log, error: troubles.append((log.path, str(error))))
         log = partitions[1].log
-        stand.disk.fail_next("sync", log.path_of(log.segments[0], "index"))
+        node.disk.fail_next("sync", log.path_of(log.segments[0], "index"))
         waiting = partitions[1].committed.wait_for(99)
         await upkeep.turn()
         assert [partition.log.settled_segments for partition in partitions] == [1, 0, 1]
@@ -144,11 +143,11 @@ def test_a_log_in_trouble_is_reported_and_the_others_go_on() -> None:
 def test_deletion_and_the_loop_take_turns_on_a_log() -> None:
     at_work: list[str] = []
 
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=SMALL)
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=SMALL)
         for _ in range(9):
-            stand.append(partition)
-        upkeep = upkeep_of(stand)
+            node.append(partition)
+        upkeep = upkeep_of(node)
         settle, delete_before = log_upkeep.settle, log_upkeep.delete_before
 
         async def watched(log: Log, disk: Any, reserve: Any = None) -> None:
@@ -177,19 +176,19 @@ def test_deletion_and_the_loop_take_turns_on_a_log() -> None:
 
 
 def test_holding_the_lock_it_can_be_cancelled_between_logs() -> None:
-    async def story(stand: Stand) -> None:
+    async def story(node: BareNode) -> None:
         for index in range(5):
-            partition = await stand.add(index=index, settings=SMALL)
+            partition = await node.add(index=index, settings=SMALL)
             for _ in range(5):
-                stand.append(partition)
-        upkeep = upkeep_of(stand)
+                node.append(partition)
+        upkeep = upkeep_of(node)
         task = asyncio.get_running_loop().create_task(upkeep.run())
         await asyncio.sleep(0.12)
         async with upkeep.lock:
             task.cancel()
         await asyncio.sleep(0)
         assert task.done()
-        settled = [log.settled_segments for log in stand.directory.logs.values()]
+        settled = [log.settled_segments for log in node.directory.logs.values()]
         assert set(settled) == {0, 2}, "each is sealed in full or not at all"
 
     running(story, sync_s=0.01)

@@ -1,11 +1,11 @@
-"""Who waits for an offset is told in order, once, and leaves nothing behind when it goes."""
+"""Waiters for an offset are notified in order and once, and leave nothing behind when cancelled."""
 
 import asyncio
 from functools import partial
 
 import pytest
 
-from penstock.server.waiters import UNWANTED_MAX, OffsetWaiters
+from penstock.server.loop.waiters import UNWANTED_MAX, OffsetWaiters
 
 
 def test_they_are_told_in_the_order_of_offsets_and_only_when_it_is_their_turn() -> None:
@@ -38,7 +38,7 @@ def test_who_has_gone_is_not_told() -> None:
 
 
 def test_those_who_gave_up_do_not_pile_up() -> None:
-    """A partition without enough replicas in sync confirms nothing, and its producers try again for hours."""
+    """A partition without enough in-sync replicas commits nothing, and its producers retry for hours."""
     waiters = OffsetWaiters()
     stays = waiters.add(1_000_000, lambda _: None)
     for offset in range(10_000):

@@ -1,4 +1,4 @@
-"""Clocks are wrong in the ways they are told, and the monotonic one never goes back."""
+"""Simulated clocks jump and drift as set, and the monotonic clock never goes back."""
 
 from penstock.simulator.clock import BOOT_MONOTONIC_MS, WALL_START_MS, SimulatedClock
 

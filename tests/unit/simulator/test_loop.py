@@ -1,4 +1,4 @@
-"""Asyncio behaves on virtual time as it does on real time, except that nobody waits."""
+"""Asyncio behaves on virtual time as on real time, without waiting."""
 
 import asyncio
 import time

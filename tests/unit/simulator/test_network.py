@@ -1,4 +1,4 @@
-"""Connections behave as TCP's do, in good weather and bad."""
+"""Simulated connections behave as TCP's do, with and without faults."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from penstock.simulator.world import World
 
 
 class Pair:
-    """Two hosts, and how to join them."""
+    """Two hosts that can be connected."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -55,7 +55,7 @@ async def read_all(connection: Connection, size: int) -> bytes:
     return data
 
 
-# --- good weather
+# --- without faults
 
 
 def test_bytes_go_both_ways_and_the_ends_know_their_names(pair: Pair) -> None:
@@ -219,7 +219,7 @@ def test_loss_is_delay(pair: Pair) -> None:
 
 
 def test_a_straggler_arrives_after_its_sender_gave_up(pair: Pair) -> None:
-    """KIP-890: the request that is delivered after the client's time-out."""
+    """KIP-890: a request that is delivered after the client's time-out."""
     pair.network.link("a", "b").settings = pair.network.settings.copy()
 
     async def story() -> None:
@@ -391,7 +391,7 @@ def test_a_blackhole_answers_nothing(pair: Pair) -> None:
 def test_knocking_again_succeeds_when_the_way_is_open_in_time(pair: Pair) -> None:
     async def story() -> None:
         await pair.b.listen("b", 9092)
-        cut = pair.network.cut(one_way("b", "a"))  # the answer would not come back
+        cut = pair.network.cut(one_way("b", "a"))  # no reply would come back
         pair.world.loop.call_later(2, cut.heal)
         await pair.a.connect("b", 9092)
         assert 2 < pair.now() - 1_000 < 4

@@ -1,4 +1,4 @@
-"""Partitions have the shapes that their names say."""
+"""Network partitions have the shapes that their names state."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Work runs later, in the order of free threads, whether or not somebody still waits."""
+"""Work runs later, in the order of free threads, with or without a waiter."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Nodes start, crash, stand still and come back; what they leave behind is what a real machine would."""
+"""Nodes start, crash, pause and restart, and leave the same state behind as a real machine."""
 
 import asyncio
 import gc

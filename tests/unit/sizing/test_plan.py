@@ -1,4 +1,4 @@
-"""A plan gives back what was measured, grows as it must, and never claims to know more than somebody has seen."""
+"""A plan reproduces the measurements, is monotonic, and marks every extrapolation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from penstock.sizing.coefficients import COEFFICIENTS
 from penstock.sizing.cost import SIZES, request_cpu_us, usable_cores
 from penstock.sizing.demand import Durability, Hardware, Load
 from penstock.sizing.evidence import Figure, Tag, known
-from penstock.sizing.limits import Impossible, Limit, ask
+from penstock.sizing.limits import Impossible, Limit, requirements_of
 from penstock.sizing.plan import Plan, plan
 
 GIGABYTE = Load(1e9, read_fanout=3, partitions=3_000)
@@ -23,7 +23,7 @@ def figure(found: Plan, name: str) -> Figure:
     return next(each for each in found.figures if each.name == name)
 
 
-# --- what it rests on -------------------------------------------------------------------------------------------------
+# --- coefficients -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("found", list(all_found()), ids=lambda found: found.key)
@@ -45,11 +45,11 @@ def test_no_coefficient_is_there_for_nothing() -> None:
 
 @pytest.mark.parametrize("durability", list(Durability))
 def test_one_broker_takes_about_what_it_was_seen_to_take(durability: Durability) -> None:
-    """The most that one broker took on one core, from the CPU of a request: the rest of its time it waited."""
+    """The highest measured throughput of a broker on one core, from the CPU time per request; the rest was waiting."""
     seen = COEFFICIENTS[f"most.{durability}"].value
     load = Load(seen, read_fanout=0, replication_factor=1, record_bytes=100, durability=durability)
     load = replace(load, batch_bytes=COEFFICIENTS[f"bytes.{durability}.batch"].value)
-    cpu = next(each for each in ask(load, Hardware(cores=1, busy_max=1.0)) if each.limit is Limit.CPU)
+    cpu = next(each for each in requirements_of(load, Hardware(cores=1, busy_max=1.0)) if each.limit is Limit.CPU)
     assert 0.8 <= cpu.exact <= 1.05
 
 
@@ -66,7 +66,7 @@ def test_between_sizes_that_were_measured_a_request_costs_what_lies_between(dura
     assert request_cpu_us(durability, 10 * points[-1][0]) == pytest.approx(10 * points[-1][1])
 
 
-# --- what it claims ---------------------------------------------------------------------------------------------------
+# --- tags -------------------------------------------------------------------------------------------------------------
 
 
 def test_only_what_was_seen_at_that_size_is_measured() -> None:
@@ -96,14 +96,14 @@ def test_a_figure_that_no_page_supports_is_arithmetic() -> None:
         assert (each.tag is Tag.ARITHMETIC) == (not each.pages), each
 
 
-# --- what it finds ----------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_small_load_takes_one_node() -> None:
     found = plan(Load(20e6, replication_factor=1, partitions=100), Hardware())
     assert found.brokers == 1
     assert figure(found, "controllers").value == 1
-    assert found.askings[0].exact < 0.2, "and there is room"
+    assert found.requirements[0].exact < 0.2, "and there is room"
 
 
 def test_three_replicas_take_three_brokers_however_small_the_load_is() -> None:
@@ -126,7 +126,7 @@ def test_three_replicas_take_three_brokers_however_small_the_load_is() -> None:
 def test_whatever_is_scarce_is_the_first_limit(load: Load, hardware: Hardware, limit: Limit) -> None:
     found = plan(load, hardware)
     assert found.first_limit is limit
-    assert found.brokers == max(each.brokers for each in found.askings)
+    assert found.brokers == max(each.brokers for each in found.requirements)
 
 
 def test_every_lever_that_is_named_takes_fewer_brokers() -> None:

@@ -1,4 +1,4 @@
-"""Sizes, rates and times as people write them."""
+"""Parsing of sizes, rates and times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Of each key the last value remains, unless it was taken away; what remains is what a dictionary would hold."""
+"""The latest value of each key, unless deleted, as in a dictionary."""
 
 import random
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def test_a_tombstone_takes_a_row_away_and_a_later_value_brings_it_back() -> None
 
 
 def test_a_row_that_vanished_between_the_readings_is_told() -> None:
-    """Otherwise the view would lack a key in silence."""
+    """Otherwise the view would silently lack a key."""
     readings = iter([[batch((b"a", b"1", 0), (b"b", b"1", 1))], [batch((b"b", b"1", 1))]])
     with pytest.raises(Vanished, match="1 records were deleted"):
         list(latest_rows(lambda: iter(next(readings)), ["key"]))

@@ -1,4 +1,4 @@
-"""What a broker is told about who asks."""
+"""The client id that a broker receives."""
 
 import socket
 import struct
@@ -40,5 +40,5 @@ def test_a_group_names_the_client_to_the_broker(options: dict[str, str], name: b
         with pytest.raises(ClientError), connect(asked) as client:
             client.run(client.admin.cluster.refresh(["orders"], timeout_ms=1000))
         listener.join(DEADLINE_S)
-    (length,) = struct.unpack_from(">h", heard[0], 12)  # behind size, API, version and number of the request
+    (length,) = struct.unpack_from(">h", heard[0], 12)  # after size, API, version and correlation id
     assert heard[0][14 : 14 + length] == name

@@ -1,4 +1,4 @@
-"""Offsets go into a checkpoint as the Kafka connector writes them, and come out of its checkpoints."""
+"""Offsets are written to checkpoints in the Kafka connector's format, and read from its checkpoints."""
 
 import json
 

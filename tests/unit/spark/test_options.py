@@ -1,4 +1,4 @@
-"""What the connector takes is taken, what it refuses is refused, and every refusal says what to do."""
+"""Options are accepted and refused as by the Kafka connector, and every refusal names the fix."""
 
 import logging
 from typing import Any
@@ -36,7 +36,7 @@ def stream(**options: str) -> SourceOptions:
 
 
 def _lower(options: dict[str, str]) -> dict[str, str]:
-    """As Spark hands them over."""
+    """Lower-cases the names, as Spark does."""
     return {name.lower(): value for name, value in options.items()}
 
 
@@ -230,7 +230,7 @@ def test_a_stream_has_no_end(name: str) -> None:
 
 
 def test_settings_of_the_java_client_are_not_taken_for_typing_mistakes() -> None:
-    """Names that are spelled much like those with a meaning here."""
+    """These names are spelled much like options with a meaning here."""
     others = (
         "client.rack",
         "default.api.timeout.ms",

@@ -1,4 +1,4 @@
-"""Ranges become splits: every offset once, small ones together, large ones apart, none too large."""
+"""Splits of offset ranges: every offset once, small ranges combined, large ones divided, none too large."""
 
 import pickle
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def tp(number: int, topic: str = "orders") -> TopicPartition:
 
 
 def ranges(*sizes: tuple[int, int]) -> list[Range]:
-    """By count of offsets and of bytes."""
+    """Builds ranges from counts of offsets and of bytes."""
     return [Range(tp(number), 100, 100 + count, size) for number, (count, size) in enumerate(sizes)]
 
 
@@ -44,7 +44,7 @@ def counts(splits: Sequence[Split]) -> list[int]:
 
 
 def test_whole_partitions_are_spread_by_size() -> None:
-    """The largest alone; nobody is cut, nobody forgotten."""
+    """The largest partition alone; none is divided, none left out."""
     found = plan_whole(ranges((10, 100), (10, 40), (10, 30), (10, 25)), 2)
     assert [[piece.partition.partition for piece in split] for split in found] == [[0], [1, 2, 3]]
     assert counts(found) == [10, 30]
@@ -139,7 +139,7 @@ def test_every_offset_is_in_exactly_one_split_and_no_split_is_too_large(
     task_bytes = -(-total // tasks)
     for split in splits:
         size = sum((piece.end - piece.first) * means[piece.partition] for piece in split)
-        # One record is never cut, however large it is.
+        # One record is never divided, however large it is.
         assert size <= task_bytes * (1 + 1 / SLACK_DIVISOR) * 1.001 + max(means[piece.partition] for piece in split)
         assert offsets_max is None or sum(piece.end - piece.first for piece in split) <= offsets_max
     largest = max(means.values(), default=0)

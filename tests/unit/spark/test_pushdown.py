@@ -1,4 +1,4 @@
-"""What filters leave: never too little, and as little as they allow."""
+"""Filter pushdown: never too little is read, and as little as the filters allow."""
 
 from datetime import UTC, datetime
 
@@ -38,11 +38,11 @@ MOMENT_MS = 1_767_225_600_001
         ([In(("offset",), (9, 3, 7))], Cuts(first=3, end=10)),
         ([GreaterThan(("offset",), 5), GreaterThan(("offset",), 2), LessThan(("offset",), 9)], Cuts(first=6, end=9)),
         ([EqualTo(("topic",), "a"), In(("partition",), (1, 2)), EqualTo(("partition",), 2)], Cuts({"a"}, {2})),
-        # Milliseconds are what a broker knows: of a moment within one, all of it is read.
+        # A broker's timestamps are in milliseconds: the whole millisecond is read.
         ([GreaterThan(("timestamp",), MOMENT)], Cuts(since_ms=MOMENT_MS)),
         ([GreaterThanOrEqual(("timestamp",), MOMENT), IsNotNull(("timestamp",))], Cuts(since_ms=MOMENT_MS)),
         ([EqualTo(("timestamp",), MOMENT)], Cuts(since_ms=MOMENT_MS)),
-        # Timestamps may go back in a log, so that an upper bound says nothing about offsets.
+        # Timestamps may go back in a log, so an upper bound does not limit offsets.
         ([LessThan(("timestamp",), MOMENT)], Cuts()),
         ([Not(EqualTo(("offset",), 5)), StringStartsWith(("topic",), "a"), EqualTo(("value",), b"5")], Cuts()),
         ([GreaterThan(("headers", "offset"), 5)], Cuts()),

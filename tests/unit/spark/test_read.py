@@ -1,4 +1,4 @@
-"""What a task takes over from its consumer, and what it leaves out."""
+"""Records that a task reads from its consumer, and records that it leaves out."""
 
 import asyncio
 import subprocess
@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from penstock.client.consumer import Consumer
+from penstock.client.consumer.consumer import Consumer
+from penstock.client.consumer.fetched import Fetched
 from penstock.client.errors import ClientError, OutOfRange
-from penstock.client.fetched import Fetched
 from penstock.client.metadata import TopicPartition
 from penstock.records.builder import BatchBuilder
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -43,7 +43,7 @@ def fetched(*data: bytes, aborted: tuple[tuple[int, int], ...] | None = None, be
 
 
 class Prepared:
-    """A consumer that gives what it was prepared to give."""
+    """A consumer that returns prepared results."""
 
     def __init__(self, *steps: Fetched | ClientError | None) -> None:
         self._steps = list(steps)
@@ -114,7 +114,7 @@ def test_as_much_is_fetched_as_the_client_is_told() -> None:
 
 
 def test_what_a_worker_has_loaded_is_not_looked_through_after_every_task() -> None:
-    """In a process of its own, as everything that is alive here would be taken for something that stays."""
+    """In its own process, because all live objects of this one would count as long-lived."""
     program = (
         "import gc; from penstock.spark.read import settle; settle(); first = gc.get_freeze_count(); "
         "more = [[] for _ in range(1000)]; settle(); print(first > 50_000, gc.get_freeze_count() <= first)"

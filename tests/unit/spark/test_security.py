@@ -1,4 +1,4 @@
-"""Kafka's settings become a login and a TLS context, and what cannot be done here is said."""
+"""Kafka's settings become a login and a TLS context; unsupported settings are reported."""
 
 import logging
 import ssl
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client.client import Credentials
+from penstock.client.connection.login import Credentials
+from penstock.client.connection.security import SecurityError, parse_jaas
 from penstock.spark.options import OptionError
-from penstock.spark.security import parse_jaas, read_security, tls_context
+from penstock.spark.security import read_security, tls_context
 from tests.certificates import Authority, Identity
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="secret";'
@@ -50,7 +51,7 @@ def test_jaas_as_java_reads_it(text: str, options: dict[str, str]) -> None:
     "text", ["", "a.B", "a.B maybe x=1;", 'a.B required x="1"', 'a.B required x="secret', PLAIN + PLAIN]
 )
 def test_what_is_not_jaas_is_refused_without_showing_the_password(text: str) -> None:
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SecurityError) as refused:
         parse_jaas(text)
     assert "secret" not in str(refused.value)
 
@@ -104,7 +105,7 @@ def names_trusted(context: ssl.SSLContext) -> list[object]:
 
 def test_a_trust_store_in_a_file_or_in_a_setting(authority: Authority, tmp_path: Path) -> None:
     (tmp_path / "trust.pem").write_text(authority.pem)
-    (tmp_path / "trust.jks").write_bytes(authority.pkcs12("changeit"))  # the name claims what Java does not mind
+    (tmp_path / "trust.jks").write_bytes(authority.pkcs12("changeit"))  # a wrong extension, which Java does not mind
     for settings in (
         {"ssl.truststore.certificates": authority.pem, "ssl.truststore.type": "PEM"},
         {"ssl.truststore.location": str(tmp_path / "trust.pem"), "ssl.truststore.type": "PEM"},

@@ -1,11 +1,11 @@
-"""What Spark finds, and what it must not have to load to find it."""
+"""Discovery of the source by Spark, without loading heavy modules."""
 
 import subprocess
 import sys
 
 
 def test_finding_the_source_loads_nothing_heavy() -> None:
-    """Spark imports every module whose name begins with pyspark_, in every session, before anybody asks for ours."""
+    """Spark imports every module whose name begins with pyspark_, in every session, even if the source is not used."""
     program = (
         "import sys; from pyspark_penstock import DefaultSource; "
         "assert DefaultSource.name() == 'penstock'; "

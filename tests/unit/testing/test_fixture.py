@@ -1,4 +1,4 @@
-"""The fixture that users get with the wheel: a real node, topics of the test's own."""
+"""The pytest fixture in the wheel: a real node, and topics of the test's own."""
 
 import pytest
 

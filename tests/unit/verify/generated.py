@@ -1,7 +1,7 @@
-"""Clean histories, drawn from a seed: a small, honest log under producers, transactions, readers, groups and crashes.
+"""Clean histories drawn from a seed: a small, correct log with producers, transactions, readers, groups and crashes.
 
-Every process is a generator that yields wherever another may get in between; the scheduler draws who goes on. What the
-log does, it does at one moment between an invoke and its completion: every history is one that a correct log can give.
+Every process is a generator that yields wherever another may run in between; the scheduler draws the next process. The
+log acts at one moment between an invoke and its completion: every history is one that a correct log can produce.
 """
 
 from collections.abc import Generator
@@ -47,7 +47,7 @@ class Log:
         return min(self.open.values(), default=len(self.entries))
 
     def read(self, position: int, records_max: int) -> tuple[list[tuple[int, str]], int]:
-        """Visible records from a position on, and the next position."""
+        """Returns the visible records from a position on, and the next position."""
         found: list[tuple[int, str]] = []
         while position < self.stable_end and len(found) < records_max:
             value, txn = self.entries[position]
@@ -58,7 +58,7 @@ class Log:
 
 
 class World:
-    """A log, its clients, and the recorder that watches them."""
+    """A log, its clients, and the recorder of their operations."""
 
     def __init__(self, seed: int, partitions: int = 3) -> None:
         self.random = Random(seed)
@@ -75,7 +75,7 @@ class World:
         return self.time_ns
 
     def run(self) -> None:
-        """Lets all processes take turns until all are done."""
+        """Runs all processes in random turns until they are done."""
         while self.running:
             process = self.random.choice(self.running)
             if next(process, self) is self:
@@ -94,7 +94,7 @@ class World:
     # Producers.
 
     def producer(self, name: str, sends: int) -> Steps:
-        """Up to three sends under way; appended in order, acknowledged in any."""
+        """Keeps up to three sends in flight; appended in order, acknowledged in any order."""
         window: list[tuple[Any, list[list[Any]]]] = []
         pid = self._producer_id()
         epoch = 0
@@ -115,7 +115,7 @@ class World:
                 if all(row[1] is None for row in rows):
                     operation.fail("refused")
                 else:
-                    # The rest will never land: the next epoch fences it.
+                    # The rest is never appended: the next epoch fences it.
                     operation.info("timed out", rows if self.some(0.5) else None)
                 for other, _ in later:
                     other.fail("purged")
@@ -151,7 +151,7 @@ class World:
     # Transactions.
 
     def transactor(self, name: str, transactions: int) -> Steps:
-        """Sends and polls in transactions; goes back to where it was when one does not make it."""
+        """Sends and polls in transactions; goes back to its old position when a transaction fails."""
         positions = dict.fromkeys(self.logs, 0)
         self._assign(name, [[partition, 0] for partition in self.logs])
         for _ in range(transactions):
@@ -198,13 +198,13 @@ class World:
         found, positions[partition] = self.logs[partition].read(positions[partition], self.random.randint(0, 4))
         return [(partition, offset, value) for offset, value in found]
 
-    # Readers on their own.
+    # Independent readers.
 
     def _assign(self, name: str, entries: list[Any]) -> None:
         self.recorder.invoke(name, "assign", entries).ok(entries)
 
     def reader(self, name: str, polls: int, finals: dict[str, dict[str, int]]) -> Steps:
-        """Reads what it was assigned, and is assigned something else now and then."""
+        """Reads its assignment, which changes now and then."""
         positions = dict.fromkeys(self.logs, 0)
         self._assign(name, list(self.logs))
         for _ in range(polls):
@@ -226,7 +226,7 @@ class World:
             elif draw < 0.2:
                 self.recorder.invoke(name, "poll").fail("broken connection")
             elif draw < 0.25:
-                # Whether the client moved on is unknown.
+                # It is unknown whether the client's position advanced.
                 operation = self.recorder.invoke(name, "poll")
                 if self.some(0.5):
                     self._read(self.random.choice(list(positions)), positions)
@@ -245,7 +245,7 @@ class World:
     # Groups.
 
     def group(self, name: str, members: int, rounds: int) -> Steps:
-        """A coordinator that moves partitions about; its members are processes of their own."""
+        """A coordinator that moves partitions; its members are processes of their own."""
         group = Group(name)
         for number in range(members):
             group.gained[f"{name}-{number}"] = set()
@@ -309,7 +309,7 @@ class World:
         if self.some(0.5) and group.generation == entries[0][3]:
             group.commit(entries)
 
-    # Onlookers, and the end.
+    # Observers, and the end.
 
     def onlooker(self, name: str, questions: int) -> Steps:
         for _ in range(questions):
@@ -329,7 +329,7 @@ class World:
                 operation.ok(ends)
 
     def read_to_the_end(self, name: str, positions: dict[str, int]) -> Steps:
-        """As every run ends."""
+        """Reads everything, as at the end of every run."""
         entries: list[Any] = list(self.logs) if positions else [[partition, 0] for partition in self.logs]
         self._assign(name, entries)
         for partition in self.logs:
@@ -353,7 +353,7 @@ class Group:
 
 
 def clean_history(seed: int, size: int = 25) -> tuple[list[Event], Rules]:
-    """A history without fault, and the rules it was made under."""
+    """Returns a history without anomalies, and its rules."""
     world = World(seed)
     finals: dict[str, dict[str, int]] = {}
     world.running += [world.producer(f"producer-{number}", size) for number in range(3)]

@@ -1,4 +1,4 @@
-"""Histories told in a few words: `send` and `poll` that begin and end at once, everything else through the recorder."""
+"""Short histories: `send` and `poll` that begin and end at once, everything else through the recorder."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -47,7 +47,7 @@ class Story:
         return check(self.events, rules)
 
     def kinds(self, rules: Rules = DEFAULT_RULES) -> set[Kind]:
-        """Every kind found, whether it fails the run or not."""
+        """Returns every kind found, whether it fails the run or not."""
         report = self.report(rules)
         return set(report.anomalies) | set(report.notes)
 

@@ -1,4 +1,4 @@
-"""Plants one trouble at a random place of a clean history. A mutation says what must be found, and what may be besides.
+"""Plants one anomaly at a random place of a clean history. A mutation names the findings it requires and permits.
 
 Indexes are spread out first, so that new events fit between old ones.
 """
@@ -16,7 +16,7 @@ Row: TypeAlias = tuple[str, int, str]
 
 
 class Impossible(Exception):
-    """This history offers no place for the trouble."""
+    """The history has no place for the anomaly."""
 
 
 class History:
@@ -47,7 +47,7 @@ class History:
     def insert(
         self, after: Event, process: str, function: Any, asked: list[Any], value: Any, type_: EventType = "ok"
     ) -> Event:
-        """An operation that begins and ends right after an event; returns its completion."""
+        """Inserts an operation that begins and ends right after an event; returns its completion."""
         place = self.events.index(after) + 1
         index = after.index + 1
         like = {"producer_id": after.producer_id, "producer_epoch": after.producer_epoch}
@@ -57,7 +57,7 @@ class History:
         return completion
 
     def polls(self) -> Iterator[tuple[Event, list[Row]]]:
-        """All rows of all polls, also those in transactions."""
+        """Yields all rows of all polls, also those in transactions."""
         for event in self.events:
             if event.type != "invoke" and event.value:
                 if event.function == "poll":
@@ -73,21 +73,21 @@ class History:
         return found
 
     def acks(self) -> list[tuple[Row, Event]]:
-        """Acknowledged records of plain sends."""
+        """Returns the acknowledged records of plain sends."""
         sends = self.completions("send", "ok")
         return [(_key(row), event) for event in sends for row in event.value or ()]
 
     def highest(self, partition: str, besides: str = "") -> int:
-        """The highest offset read, were it not for one value."""
+        """Returns the highest offset read, apart from one value."""
         reads = self.first_reads()
         return max((row[1] for row in reads if row[0] == partition and row[2] != besides), default=-1)
 
     def top(self, partition: str) -> int:
-        """An offset above everything."""
+        """Returns an offset above all others."""
         return self.highest(partition) + self.random.randint(100, 200)
 
     def forget(self, partition: str, value: str) -> None:
-        """Nobody ever read it."""
+        """Removes a value from all reads."""
         for event in list(self.events):
             if event.type != "invoke" and event.value:
                 if event.function == "poll":
@@ -104,7 +104,7 @@ class History:
                 self.put(replace(event, value=kept))
 
     def last_poll(self) -> Event:
-        """The last poll of one of the readers."""
+        """Returns the last poll of one of the readers."""
         process = self.pick(
             sorted({event.process for event in self.completions("poll") if "audit" not in str(event.process)})
         )
@@ -205,7 +205,7 @@ def turn_a_send_round(history: History) -> None:
 
 
 def _send_later(history: History, *, by_another: bool) -> None:
-    """Moves a record to a send that begins after a higher offset was acknowledged, but before anybody read it."""
+    """Moves a record to a send that begins after a higher offset was acknowledged, but before its first read."""
     acks, reads = history.acks(), history.first_reads()
     chances = []
     for row, event in acks:
@@ -271,7 +271,7 @@ def leave_out_between_polls(history: History) -> None:
 
 
 def _answer(history: History, function: str, which: str) -> None:
-    """Sets an answer below one that was there before the question."""
+    """Sets a response below one that was complete before the request."""
     place = 2 if function == "list_offsets" else 1
     chances = []
     answers = history.completions(function)
@@ -386,7 +386,7 @@ def read_from_each_other(history: History) -> None:
 
 @mutates(Kind.G1C_REALTIME)
 def inform_by_a_detour(history: History) -> None:
-    """A begins after c has ended, but b, which runs all the time, carries a's value to c."""
+    """Transaction a begins after c has ended, but b, which spans both, carries a's value to c."""
     last = history.events[-1]
     places = sorted(history.random.sample(range(1, len(history.events)), 4))
     after = [history.events[place] for place in places]

@@ -1,4 +1,4 @@
-"""No false alarms: a correct log under everything that clients and faults may do gives nothing to report."""
+"""No false alarms: a correct log with any behaviour of clients and any faults yields no findings."""
 
 import io
 
@@ -37,7 +37,7 @@ def test_the_way_through_text_changes_nothing() -> None:
 
 
 def test_a_history_may_end_anywhere() -> None:
-    """What is cut off can hide trouble, but makes none."""
+    """A cut can hide an anomaly, but causes none."""
     for seed in range(10):
         history, _ = clean_history(seed)
         for end in range(seed, len(history), 97):

@@ -1,4 +1,4 @@
-"""Histories as text: what is written is read again, what is broken is named, what was cut off is left out."""
+"""Histories as text: round trips, errors for broken lines, and truncated ends left out."""
 
 import io
 from contextlib import suppress
@@ -194,5 +194,5 @@ def test_histories_of_one_clock_are_merged_by_time() -> None:
     merged = list(merge_histories(one, two))
     assert [event.index for event in merged] == list(range(8))
     assert [(event.process, event.type) for event in merged][3:5] == [("d", "invoke"), ("a", "ok")]
-    # At the same moment, nobody was before: z may lie below x.
+    # At the same time neither was first: z may lie below x.
     assert check(merged).is_clean

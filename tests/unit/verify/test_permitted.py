@@ -1,4 +1,4 @@
-"""What looks like trouble and is none: each of these would be a false alarm."""
+"""Permitted behaviour that resembles an anomaly: each of these would be a false alarm."""
 
 from collections.abc import Callable
 

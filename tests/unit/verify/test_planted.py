@@ -1,4 +1,4 @@
-"""One small history per trouble: it is found under its own name, fails the run or not, and nothing else is found."""
+"""One small history per anomaly: it is found under its own kind, fails the run or not, and nothing else is found."""
 
 from collections.abc import Callable
 
@@ -399,5 +399,5 @@ def test_a_planted_trouble_is_found_and_nothing_else(kind: Kind, fails: bool, pl
 
 
 def test_every_kind_is_planted() -> None:
-    """Replicas have no history: their plants are in test_replicas."""
+    """Replicas have no history: their planted anomalies are in test_replicas."""
     assert {kind for kind, _, _ in PLANTS} == set(Kind) - {Kind.REPLICA_DIVERGENCE}

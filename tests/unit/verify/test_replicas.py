@@ -1,4 +1,4 @@
-"""Replicas: equal ones are equal, wherever they begin; any difference below the high watermark is found."""
+"""Replicas: equal logs are equal, wherever they start; any difference below the high watermark is found."""
 
 from dataclasses import replace
 from random import Random
@@ -59,7 +59,7 @@ def test_a_difference_is_found_wherever_it_is_planted(how: str) -> None:
         names = random.sample(sorted(logs), 3)
         findings = compare({name: logs[name] for name in names}, log[-1].end_offset)
         assert {finding.kind for finding in findings} == {Kind.REPLICA_DIVERGENCE}
-        # The first in line is the model: if it is the odd one out, both others differ from it.
+        # The first replica is the reference: if it is the different one, both others differ from it.
         assert len(findings) == (2 if names[0] == "c" else 1)
         assert not compare({name: logs[name] for name in names}, batch.base_offset)
 
@@ -97,7 +97,7 @@ def test_cleaning_runs_at_its_own_pace() -> None:
     assert not compacted(FULL[1:])
     assert not compacted(FULL[1:3] + FULL[4:])
     assert not compacted(FULL[2:], start=2)
-    # A tombstone outlives its record only for a while.
+    # A tombstone is kept only for a while after its record.
     assert not list(find_compacted_divergence(P, {"a": (0, FULL[:3] + FULL[4:]), "b": (0, FULL[:3])}, 5))
     assert not list(find_compacted_divergence(P, {}, 5))
 

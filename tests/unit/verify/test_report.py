@@ -64,7 +64,7 @@ def test_a_finding_names_its_operations() -> None:
 
 
 def test_the_reader_that_is_named_is_the_one_that_read() -> None:
-    """Two polls span the offset of an aborted record; one of them left it out, as it should."""
+    """Two polls span the offset of an aborted record; one of them correctly left it out."""
     story = Story()
     story.send("a", (0, "x"))
     story.begin_txn("b", (P, "y")).fail("aborted")

@@ -1,4 +1,4 @@
-"""No silence: every trouble is found wherever it hides in an otherwise clean history."""
+"""No missed anomalies: each is found wherever it is planted in an otherwise clean history."""
 
 from functools import cache
 from random import Random

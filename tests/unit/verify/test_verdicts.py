@@ -1,4 +1,4 @@
-"""Verdicts: every kind of trouble has its rule, what was not looked at is not called kept, and gone is gone."""
+"""Verdicts: every kind has its rule, an unchecked rule is not called kept, and lost records are lost."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def words(story: Story, rules: Rules = LAST) -> dict[Kind, str]:
 
 
 def whole(*seen: tuple[int, str]) -> Story:
-    """Three records, which a reader follows; in the end two others get what they get."""
+    """Sends three records, which a reader follows; at the end the two final readers read `seen`."""
     story = Story()
     story.send("w", (0, "a"), (1, "b"))
     story.send("w", (2, "c"))
@@ -49,7 +49,7 @@ def test_a_verdict_says_how_much_it_rests_on() -> None:
     ("seen", "gone"), [(((0, "a"), (1, "b")), 1), (((0, "a"),), 2), ((), 3)], ids=["last", "two", "all"]
 )
 def test_an_end_that_was_cut_off_is_gone_even_if_somebody_saw_it(seen: tuple[tuple[int, str], ...], gone: int) -> None:
-    """Without the names of those who read last nobody could tell: each record was acknowledged and read once."""
+    """It is detected only with the names of the final readers: each record was acknowledged and read once."""
     story = whole(*seen)
     assert story.report().is_clean
     report = story.report(LAST)
@@ -78,7 +78,7 @@ def test_what_only_one_of_the_last_readers_got_is_gone_for_the_other() -> None:
 
 
 def test_what_was_read_once_and_overwritten_is_lost() -> None:
-    """A leader acknowledges alone and dies: the next one gives the same offset to another record."""
+    """A leader acknowledges alone and dies; the next leader assigns the same offset to another record."""
     story = Story()
     story.send("w", (0, "a"))
     story.send("w", (1, "b"))

@@ -1,4 +1,4 @@
-"""Budgets of requests: what is charged is what is allocated, and what is over budget is refused before it is read."""
+"""Request budgets: the charge bounds the allocation, and a request over budget is refused before it is decoded."""
 
 import time
 import tracemalloc
@@ -21,7 +21,7 @@ from tests.costly import costly, uvarint
 MIB = 1024 * 1024
 SMALL = Budget(elements=1_000, memory_bytes=64 * 1024)
 ONE_STRING_BYTES = 2 * 4 * 32 * 1024
-"""A string is charged when it has been read: one more than the budget allows may be there for a moment."""
+"""A string is charged after it was read: one string above the budget may exist for a moment."""
 
 
 def shapes() -> Iterator[tuple[type[Request], int]]:
@@ -33,16 +33,16 @@ def shapes() -> Iterator[tuple[type[Request], int]]:
 
 @pytest.mark.parametrize("api", list(Api), ids=lambda api: api.title)
 def test_whatever_is_within_the_budget_takes_no_more_memory_than_that(api: Api) -> None:
-    """Whatever the densest request of each kind holds: the budget is an upper bound of what decoding allocates."""
+    """The budget is an upper bound of the memory that decoding allocates, for the densest request of each kind."""
     for peak, bytes_max, what in apart(allocated, api):
         assert peak <= bytes_max, what
 
 
 def allocated(api: Api) -> list[tuple[int, int, str]]:
-    """What decoding the densest requests takes at its peak, what it may take, and which request that is."""
+    """Returns the peak memory of decoding the densest requests, its bound, and the request's name."""
     request, found = request_class(api), []
     for version in {request.VERSIONS.first, request.VERSIONS.last}:
-        budgeted_reader_for(request, version)  # compiling it is not what is measured
+        budgeted_reader_for(request, version)  # compilation is not measured
         for case in costly(request, version):
             size = 8 * 1024
             while size > 64:
@@ -73,7 +73,7 @@ def test_a_body_that_is_decoded_without_counting_is_within_the_budget_whatever_i
 
 
 def test_millions_of_elements_are_refused_at_once() -> None:
-    """Ten bytes in front of them say how many there are."""
+    """The ten bytes before the elements hold their number."""
     for request, version in shapes():
         for case in costly(request, version):
             if ": " not in case.name or case.name.endswith(("long", "large", "names")):
@@ -113,7 +113,7 @@ def test_produce_requests_of_too_many_partitions_are_refused_at_once(version: in
 
 
 def refusals(version: int) -> list[tuple[float, int, str]]:
-    """What it takes to refuse each of them: seconds, and bytes at the peak."""
+    """Returns the seconds and the peak bytes that refusing each request takes."""
     found = []
     for case in costly(ProduceRequest, version):
         if case.name.endswith(("long", "large")):

@@ -1,4 +1,4 @@
-"""The codec by itself: what a declaration means on the wire, and that no input can hurt."""
+"""The codec: encoding of declarations, and safety against any input."""
 
 import gc
 import tracemalloc
@@ -88,7 +88,7 @@ def every_version(kind: type[Message] = Message) -> Iterator[tuple[type[Message]
     )
 
 
-# --- what a declaration means -----------------------------------------------------------------------------------------
+# --- encoding of declarations -----------------------------------------------------------------------------------------
 
 
 def test_a_classic_version_has_fixed_lengths_and_no_tags() -> None:
@@ -195,7 +195,7 @@ def test_a_value_that_does_not_fit_is_the_writers_mistake() -> None:
 
 
 def test_a_message_cut_anywhere_is_malformed() -> None:
-    """Every message at every version, cut behind every byte: never another exception, never a message."""
+    """Every message at every version, cut after every byte, raises the same error and never decodes."""
     cuts = 0
     for message, version in every_version():
         whole = bytes(codec.encode(full(message, version), version))
@@ -237,7 +237,7 @@ def test_lengths_beyond_the_input_allocate_nothing(
 
 
 def refused_at_peak(wrap: Callable[[bytes], Any], data: bytes, version: int) -> int:
-    """The peak of memory while a malformed message is read, in bytes."""
+    """Returns the peak memory in bytes while a malformed message is decoded."""
     wrapped = wrap(data)
     codec.reader_for(Everything, version)
     tracemalloc.start()
@@ -250,7 +250,7 @@ def refused_at_peak(wrap: Callable[[bytes], Any], data: bytes, version: int) -> 
 
 
 def _position_of(place: str, version: int) -> int:
-    """Where the length of a field begins: there the encodings with and without its value part."""
+    """Returns the position of a field's length: there the encodings with and without its value diverge."""
     other = everything()
     setattr(other, place, type(getattr(other, place))())
     one, two = codec.encode(everything(), version), codec.encode(other, version)
@@ -261,11 +261,11 @@ def _position_of(place: str, version: int) -> int:
 SCREENED_BYTES = 2 * 1024
 HOSTILE_BYTES = 1024 * 1024
 AMPLIFICATION_MAX = 64
-"""Memory that a request may take while it is read, in multiples of its own size."""
+"""Memory that a request may take while it is decoded, in multiples of its own size."""
 
 
 def test_no_request_takes_much_more_memory_than_bytes() -> None:
-    """Arrays are filled with the cheapest elements that make the reader allocate; the worst are tried in full."""
+    """Arrays are filled with the cheapest elements that make the decoder allocate; the worst are tried at full size."""
     screened, in_full = apart(worst_amplifications)
     assert screened <= AMPLIFICATION_MAX
     for times, where in in_full:
@@ -273,7 +273,7 @@ def test_no_request_takes_much_more_memory_than_bytes() -> None:
 
 
 def worst_amplifications() -> tuple[float, list[tuple[float, str]]]:
-    """The worst of all short requests, and the three worst kinds when they are long, each with its name."""
+    """Returns the worst of all short requests, and the three worst kinds at full size, each with its name."""
     worst: dict[type[Message], tuple[float, int, str, tuple[Field, ...]]] = {}
     for message, version in every_version(Request):
         for style in STYLES:
@@ -290,10 +290,10 @@ def worst_amplifications() -> tuple[float, list[tuple[float, str]]]:
 
 
 def amplification(message: Message, version: int) -> float:
-    """Peak memory while the message is read, over its length on the wire."""
+    """Returns the peak memory while the message is decoded, divided by its length on the wire."""
     data = memoryview(bytes(codec.encode(message, version)))
     codec.reader_for(type(message), version)
-    gc.disable()  # nothing here is garbage, and looking for it takes most of the time
+    gc.disable()  # there is no garbage here, and collection would take most of the time
     tracemalloc.start()
     try:
         kept = codec.decode(type(message), version, data)
@@ -306,11 +306,11 @@ def amplification(message: Message, version: int) -> float:
 
 
 STYLES = ("null", "empty", "one")
-"""What fills the elements: nulls where they are allowed, empty values, or one odd character, byte or element each."""
+"""Content of the elements: nulls where allowed, empty values, or one odd character, byte or element each."""
 
 
 def _arrays(struct: type[Struct], version: int, path: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
-    """The ways to the arrays of a message."""
+    """Yields the paths to the arrays of a message."""
     for f in struct.FIELDS:
         if version not in f.versions:
             continue
@@ -322,7 +322,7 @@ def _arrays(struct: type[Struct], version: int, path: tuple[Field, ...]) -> Iter
 
 
 def _with_long_array(message: type[Message], version: int, style: str, path: tuple[Field, ...], size_bytes: int) -> Any:
-    """A message in which the array at `path` is as long as fits into `size_bytes`, and all else is little."""
+    """Builds a message whose array at `path` fills `size_bytes`, with minimal other fields."""
 
     def made(struct: type[Struct], rest: tuple[Field, ...], count: int) -> Any:
         values = {f.name: least(f, version, style) for f in struct.FIELDS if version in f.versions}
@@ -342,7 +342,7 @@ def _with_long_array(message: type[Message], version: int, style: str, path: tup
 
 
 def least(f: Field, version: int, style: str) -> Any:
-    """The cheapest value of a field in the given style."""
+    """Returns the cheapest value of a field in the given style."""
     if style == "null" and version in f.nullable:
         return None
     if isinstance(f.type, Array):
@@ -355,7 +355,7 @@ def least_item(f: Field, kind: FieldType, version: int, style: str) -> Any:
         case Fixed():
             return {"float64": 0.0, "uuid": ZERO_UUID, "bool": False, "error_code": ErrorCode.NONE}.get(kind.name, 0)
         case Text():
-            return "Ā" if style == "one" else ""  # outside Latin-1, so that the interpreter has no copy at hand
+            return "Ā" if style == "one" else ""  # outside Latin-1, so that the interpreter has no cached copy
         case Blob():
             return b"x" if style == "one" else b""
         case Array():
@@ -364,7 +364,7 @@ def least_item(f: Field, kind: FieldType, version: int, style: str) -> Any:
 
 
 def full(message: type[Message], version: int) -> Message:
-    """A message with a value unlike the default in every field of the version."""
+    """Builds a message with a non-default value in every field of the version."""
     made = _full_struct(message, version)
     assert isinstance(made, Message)
     return made

@@ -1,11 +1,11 @@
-"""Shapes that a compiled reader once got wrong."""
+"""Regressions of the compiled reader."""
 
 from penstock.wire.codec import decode, encode
 from penstock.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
 def test_an_array_of_uuids_is_read() -> None:
-    """Elements took the layout of the array that holds them, and so no bytes at all."""
+    """Elements used to get the layout of the array that holds them, and so were read as no bytes at all."""
     request = BrokerHeartbeatRequest(
         broker_id=1,
         current_metadata_offset=7,

@@ -1,4 +1,4 @@
-"""A stream of bytes becomes frames, whatever pieces it comes in, and a promise of bytes is not paid in memory."""
+"""A byte stream becomes frames, whatever its pieces; a large declared length does not allocate memory."""
 
 import struct
 import tracemalloc
@@ -95,7 +95,7 @@ def test_declaring_much_and_sending_little_costs_little() -> None:
 
 
 def after_a_large_promise() -> tuple[int, int]:
-    """The peak of memory, and what the reader says that it holds."""
+    """Returns the peak memory, and the bytes that the reader reports to hold."""
     tracemalloc.start()
     reader = FrameReader(2**30)
     feed(reader, struct.pack(">i", 2**30) + b"x" * 1000, 500)
@@ -122,7 +122,7 @@ def test_an_idle_reader_holds_nothing() -> None:
 def test_frames_come_out_of_a_lent_buffer_as_they_went_in(
     payloads: list[bytes], piece: int, first: int, waits: list[bool], large: int
 ) -> None:
-    """Lent and own buffers take turns; frames that somebody still looks at are not written over."""
+    """Borrowed and own buffers alternate; frames that are still referenced are not overwritten."""
     reader = FrameReader(300, first_bytes=first, growth_bytes=16, large_bytes=large)
     lent, kept = bytearray(128), []
     data, position = framed(*payloads), 0

@@ -1,4 +1,4 @@
-"""The right header goes in front of every message."""
+"""Every message gets the right header version."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""Settings of topics, brokers and groups: names, types, bounds, defaults, where a value comes from, how it is told."""
+"""Settings of topics, brokers and groups: names, types, bounds, defaults, sources of values, descriptions."""

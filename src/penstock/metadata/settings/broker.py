@@ -1,4 +1,4 @@
-"""Every setting of a broker that we serve or that clients and consoles read. Names that are missing here are kept."""
+"""Every broker setting that is implemented or that clients and consoles read. Names that are not listed are kept."""
 
 from penstock.metadata.settings import (
     broker_cluster,
@@ -32,4 +32,4 @@ SYNONYMS = {
     "log.retention.minutes": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "log.retention.hours": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 }
-"""Names that say the same thing in other units, the strongest first; any other name stands alone."""
+"""Names of the same setting in different units, the strongest first; any other name has no synonyms."""

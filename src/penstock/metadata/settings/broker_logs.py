@@ -1,4 +1,4 @@
-"""Settings of a broker's logs: defaults that topics take over, and how data lies on disk."""
+"""Settings of a broker's logs: defaults of topic settings, and the layout of data on disk."""
 
 from penstock.metadata.settings.setting import (
     LONG_MAX,

@@ -1,4 +1,4 @@
-"""Settings of a broker's doors: listeners, connections, requests, TLS and SASL."""
+"""Network settings of a broker: listeners, connections, requests, TLS and SASL."""
 
 from penstock.metadata.settings.setting import INT_MAX, Importance, Kind, Setting, Update, at_least, one_of
 

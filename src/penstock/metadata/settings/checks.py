@@ -1,6 +1,6 @@
-"""What a set of settings must pass as a whole: known names, allowed values, and values that agree with each other.
+"""Checks of a set of settings as a whole: known names, allowed values, and values that agree with each other.
 
-Sentences are Kafka's, with one addition: an unknown name that looks like a known one is told the known one.
+Messages are Kafka's, with one addition: for an unknown name that resembles a known one, the known one is suggested.
 """
 
 import difflib
@@ -14,19 +14,19 @@ from penstock.model.errors import ErrorCode
 
 
 class UnchangeableSetting(InvalidSetting):
-    """A broker's setting that cannot change this way while the broker runs."""
+    """A broker setting that cannot change this way while the broker runs."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint to append: the known name that comes closest, or nothing."""
+    """A hint to append to a message: the most similar known name, or nothing."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.8)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def validate(name: str, text: str, settings: Mapping[str, Setting] = TOPIC_SETTINGS, family: str = "topic") -> Value:
-    """The value of one named setting; raises InvalidSetting with a sentence for the user."""
+    """The value of one named setting; raises InvalidSetting with a message for the user."""
     setting = settings.get(name)
     if setting is None:
         raise InvalidSetting(f"Unknown {family} config name: {name}{nearest(name, settings)}")
@@ -73,7 +73,7 @@ def check_topic(
 
 
 def _check_local_retention(values: Mapping[str, Value], unit: str) -> None:
-    """What stays on local disk is a part of the whole."""
+    """Checks that local retention is at most the total retention."""
     whole, local = _number(values, f"retention.{unit}"), _number(values, f"local.retention.{unit}")
     name = f"local.retention.{unit}"
     if whole > -1 and local == -1:
@@ -103,7 +103,7 @@ def check_group(
 
 
 def check_dynamic_broker(changed: Mapping[str, str], *, is_per_broker: bool) -> None:
-    """Whether a running broker may take these; raises UnchangeableSetting. Unknown names are for plug-ins and pass."""
+    """Raises UnchangeableSetting for changes that a running broker cannot apply. Unknown names (plug-ins) pass."""
     _refuse(
         "Cannot update these configs dynamically",
         [name for name in changed if _update_of(name) is Update.READ_ONLY],
@@ -137,12 +137,12 @@ def _update_of(name: str) -> Update | None:
 
 
 def _base_name(name: str) -> str:
-    """What `listener.name.<listener>.<name>` overrides for one listener."""
+    """The name that `listener.name.<listener>.<name>` overrides for one listener."""
     return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") > 2 else name
 
 
 def check_broker_file(static: Mapping[str, str]) -> list[str]:
-    """Everything that is wrong with a broker's file. A name that nobody knows is wrong only if it is nearly right."""
+    """All errors in a broker's file. An unknown name is an error only if it resembles a known one."""
     complaints = []
     for name, text in static.items():
         setting = BROKER_SETTINGS.get(_base_name(name))

@@ -1,7 +1,7 @@
-"""Settings as DescribeConfigs tells them: value, source, synonyms, type, documentation.
+"""Settings as DescribeConfigs reports them: value, source, synonyms, type, documentation.
 
 As in Kafka, a setting's source and synonyms begin with the first synonym of its own primary name: a retention that the
-file sets in hours is told with its value, but as a default. Sensitive values are never told.
+file sets in hours is reported with its value, but as a default. Sensitive values are never reported.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ from penstock.metadata.settings.topic import TOPIC_SETTINGS
 
 @dataclass(frozen=True, slots=True)
 class SynonymRow:
-    """One place where the value is, or could have been, taken from."""
+    """One source that supplies, or could supply, the value."""
 
     name: str
     value: str | None
@@ -38,14 +38,14 @@ class Row:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether the setting has its default value."""
         return self.source is Source.DEFAULT
 
 
 def describe_topic(
     overrides: Mapping[str, str], broker: BrokerSettings, names: Iterable[str] | None = None
 ) -> list[Row]:
-    """The settings of a topic; `names` are those that are asked for, None or none of them for all."""
+    """The settings of a topic; `names` selects settings, None or no names selects all."""
     return [
         _owned_row(setting, overrides, broker.topic_defaults[setting.name][0], Source.TOPIC, broker)
         for setting in _asked(TOPIC_SETTINGS, names)
@@ -64,15 +64,15 @@ def describe_group(
 
 
 def describe_broker(broker: BrokerSettings, names: Iterable[str] | None = None) -> list[Row]:
-    """The settings of one broker, dynamic ones that are not in the registry included."""
-    known = {**BROKER_SETTINGS, **{s: _stranger(s) for s in (*broker.dynamic_default, *broker.dynamic)}}
+    """The settings of one broker, including dynamic ones that are not in the registry."""
+    known = {**BROKER_SETTINGS, **{s: _unknown_setting(s) for s in (*broker.dynamic_default, *broker.dynamic)}}
     known |= BROKER_SETTINGS
     return [_broker_row(setting, broker, lambda _: True) for setting in _asked(known, names)]
 
 
 def describe_cluster(broker: BrokerSettings, names: Iterable[str] | None = None) -> list[Row]:
     """The dynamic settings of all brokers together: resource type BROKER with an empty name."""
-    known = {name: BROKER_SETTINGS.get(name) or _stranger(name) for name in broker.dynamic_default}
+    known = {name: BROKER_SETTINGS.get(name) or _unknown_setting(name) for name in broker.dynamic_default}
     return [
         _broker_row(setting, broker, lambda source: source is Source.DYNAMIC_DEFAULT_BROKER)
         for setting in _asked(known, names)
@@ -84,15 +84,15 @@ def _asked(settings: Mapping[str, Setting], names: Iterable[str] | None) -> list
     return [settings[name] for name in sorted(settings) if not wanted or name in wanted]
 
 
-def _stranger(name: str) -> Setting:
-    """A name outside the registry may be anything, a password too."""
+def _unknown_setting(name: str) -> Setting:
+    """A setting outside the registry; treated as a password, because it may be one."""
     return Setting(name, Kind.PASSWORD, None, "", update=Update.CLUSTER_WIDE)
 
 
 def _owned_row(
     setting: Setting, overrides: Mapping[str, str], default: Value, own: Source, broker: BrokerSettings
 ) -> Row:
-    """A setting of a topic or group, whose synonyms are the broker's."""
+    """Row for a setting of a topic or group, whose synonyms are broker settings."""
     value = show(default)
     synonyms = _broker_synonyms(setting.synonyms[0].name, broker) if setting.synonyms else []
     if own is Source.GROUP and not setting.synonyms:

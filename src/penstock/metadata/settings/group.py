@@ -1,4 +1,4 @@
-"""Settings of a group, of whichever kind the group is. A group that does not set one takes the broker's value."""
+"""Settings of groups of all kinds. A group that does not set one uses the broker's value."""
 
 import re
 
@@ -10,7 +10,7 @@ _DURATION = re.compile(
 
 
 def _offset_reset(name: str, value: Value) -> None:
-    """`earliest`, `latest`, or `by_duration:` and a duration in ISO 8601."""
+    """`earliest`, `latest`, or `by_duration:` and an ISO 8601 duration."""
     kind, is_by_duration, duration = str(value).partition("by_duration:")
     if value in ("earliest", "latest") or (is_by_duration and not kind and _is_duration(duration)):
         return

@@ -1,7 +1,7 @@
 """The settings of one broker in layers: its own dynamic ones, the cluster's dynamic ones, its file, the defaults.
 
-The first layer that has a name wins. Layers hold texts, as they were given; what is in them has been checked before, so
-a text that no longer parses (written by a newer version, say) is passed over instead of stopping the broker.
+The first layer that has a name wins. Layers hold texts as they were set. They were checked before, so a text that no
+longer parses (for example, written by a newer version) is skipped instead of stopping the broker.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from penstock.metadata.settings.topic import TOPIC_SETTINGS
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What a broker is told to do. Compare by identity of its layers; make a new one when a layer changes."""
+    """The settings of one broker. Compare by identity of its layers; make a new one when a layer changes."""
 
     static: Mapping[str, str] = field(default_factory=dict)
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
-    """Of the whole cluster: resource type BROKER with an empty name."""
+    """For the whole cluster: resource type BROKER with an empty name."""
     dynamic: Mapping[str, str] = field(default_factory=dict)
-    """Of this broker alone."""
+    """For this broker alone."""
 
     @cached_property
     def layers(self) -> tuple[tuple[Source, Mapping[str, str]], ...]:
-        """Strongest first, the defaults last."""
+        """Layers by precedence: the strongest first, the defaults last."""
         return (
             (Source.DYNAMIC_BROKER, self.dynamic),
             (Source.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
@@ -36,7 +36,7 @@ class BrokerSettings:
         )
 
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> "BrokerSettings":
-        """The same file under other dynamic layers."""
+        """The same static settings with other dynamic layers."""
         return BrokerSettings(self.static, default, own)
 
     def value(self, name: str) -> Value:
@@ -51,27 +51,27 @@ class BrokerSettings:
         return None
 
     def number(self, name: str) -> int:
-        """The value of a setting that is a whole number and has a default."""
+        """The value of an integer setting that has a default."""
         value = self.value(name)
         assert isinstance(value, int)
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """The value of a setting that is a list and has a default."""
+        """The value of a list setting that has a default."""
         value = self.value(name)
         assert isinstance(value, tuple)
         return value
 
     def is_on(self, name: str) -> bool:
-        """The value of a switch."""
+        """The value of a boolean setting."""
         return self.value(name) is True
 
     def text(self, name: str) -> str | None:
-        """The value of a setting as text, or None where it is not set."""
+        """The value of a setting as text, or None if it is not set."""
         return show(self.value(name))
 
     def resolve(self, setting: Setting) -> tuple[Value, Source]:
-        """What a topic or group takes that does not set `setting` itself, and from which layer."""
+        """The value for a topic or group that does not set `setting` itself, and its source."""
         for source, layer in self.layers:
             for synonym in setting.synonyms:
                 if synonym.name not in layer:
@@ -86,12 +86,12 @@ class BrokerSettings:
 
     @cached_property
     def topic_defaults(self) -> Mapping[str, tuple[Value, Source]]:
-        """Every setting of a topic that sets none, with its source."""
+        """Every setting of a topic without overrides, with its source."""
         return {name: self.resolve(setting) for name, setting in TOPIC_SETTINGS.items()}
 
     @cached_property
     def group_defaults(self) -> Mapping[str, tuple[Value, Source]]:
-        """Every setting of a group that sets none, with its source."""
+        """Every setting of a group without overrides, with its source."""
         return {name: self.resolve(setting) for name, setting in GROUP_SETTINGS.items()}
 
 
@@ -99,12 +99,12 @@ DEFAULTS: Mapping[str, str] = {s.name: s.default for s in BROKER_SETTINGS.values
 
 
 def _forever(setting: Setting, value: Value) -> Value:
-    """Minus one hour of retention is as endless as minus one millisecond."""
+    """Maps every negative retention to -1: minus one hour is as unlimited as minus one millisecond."""
     return -1 if setting.name == "retention.ms" and isinstance(value, int) and value < 0 else value
 
 
 def parse_broker_settings(static: Mapping[str, str]) -> BrokerSettings:
-    """The settings out of a file; raises InvalidSetting with every sentence that there is to say about it."""
+    """The settings from a file; raises InvalidSetting with all errors of the file."""
     complaints = check_broker_file(static)
     if complaints:
         raise InvalidSetting("\n".join(complaints))

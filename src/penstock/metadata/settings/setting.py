@@ -1,7 +1,8 @@
-"""One setting: its name, type, default, bounds, and how a text becomes a value.
+"""One setting: its name, type, default, bounds, and how its text is parsed.
 
-Names, types, defaults and bounds are Kafka's 4.3, so are the sentences that refuse a value: tools match on them. A text
-is read as Java reads it (`+5` is a number, `1_000` is not). Only NaN, which Kafka lets pass any bound, is refused here.
+Names, types, defaults and bounds are Kafka 4.3's, and so are the messages that refuse a value: tools match on them. A
+text is parsed as in Java (`+5` is a number, `1_000` is not). Only NaN, which passes any bound in Kafka, is refused
+here.
 """
 
 import re
@@ -19,7 +20,7 @@ LONG_MAX = 2**63 - 1
 
 
 class Kind(IntEnum):
-    """The type of a setting, numbered as DescribeConfigs does."""
+    """The type of a setting, numbered as in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -33,7 +34,7 @@ class Kind(IntEnum):
 
 
 class Source(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs does."""
+    """The source of a value, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -44,7 +45,7 @@ class Source(IntEnum):
 
 
 class Importance(Enum):
-    """How much a reader of the documentation should care."""
+    """Importance of a setting, for its documentation."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -52,7 +53,7 @@ class Importance(Enum):
 
 
 class Update(Enum):
-    """How a broker's setting may change while the broker runs."""
+    """How a broker setting may change while the broker runs."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -60,23 +61,23 @@ class Update(Enum):
 
 
 class InvalidSetting(ProtocolError):
-    """A name that is unknown, or a value that its setting does not allow; `str` is the sentence for the client."""
+    """An unknown name, or a value that its setting does not allow; `str` is the message for the client."""
 
     code = ErrorCode.INVALID_CONFIG
 
     @classmethod
     def value(cls, name: str, shown: object, why: str) -> "InvalidSetting":
-        """In the words of Kafka."""
+        """An error with Kafka's message."""
         return cls(f"Invalid value {shown} for configuration {name}: {why}")
 
 
 Check: TypeAlias = Callable[[str, Value], None]
-"""Raises InvalidSetting where the value of the named setting is out of bounds."""
+"""Raises InvalidSetting if the value of the named setting is out of bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker setting that stands in for a setting of a topic or group, and what its number is multiplied by."""
+    """A broker setting that supplies a setting of a topic or group, and the factor applied to its number."""
 
     name: str
     factor: int = 1
@@ -84,7 +85,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known of one name."""
+    """Definition of one setting."""
 
     name: str
     kind: Kind
@@ -95,15 +96,15 @@ class Setting:
     update: Update = Update.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
     is_internal: bool = False
-    """For tests and emergencies: accepted, but told only where it is set."""
+    """For tests and emergencies: accepted, but reported only where it is set."""
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is never told."""
+        """Whether its value is never reported."""
         return self.kind is Kind.PASSWORD
 
     def parse(self, text: str | None) -> Value:
-        """The value of a text; raises InvalidSetting."""
+        """Parses a text; raises InvalidSetting."""
         value = None if text is None else _read(self.name, self.kind, text)
         if self.check is not None and value is not None:
             self.check(self.name, value)
@@ -172,7 +173,7 @@ def _show_double(value: float) -> str:
 
 
 def at_least(least: int) -> Check:
-    """A number from `least` up."""
+    """A number of at least `least`."""
 
     def check(name: str, value: Value) -> None:
         if isinstance(value, int | float) and value < least:
@@ -194,7 +195,7 @@ def between(least: int, most: int) -> Check:
 
 
 def one_of(*allowed: str) -> Check:
-    """One of these words; in a list, nothing but these words."""
+    """One of these words or, in a list, only these words."""
 
     def check(name: str, value: Value) -> None:
         if isinstance(value, tuple) and "" in value:
@@ -207,7 +208,7 @@ def one_of(*allowed: str) -> Check:
 
 
 def one_of_any_case(*allowed: str) -> Check:
-    """One of these words, in capitals or not."""
+    """One of these words, ignoring case."""
 
     def check(name: str, value: Value) -> None:
         if str(value).upper() not in allowed:
@@ -218,7 +219,7 @@ def one_of_any_case(*allowed: str) -> Check:
 
 
 def gzip_level(name: str, value: Value) -> None:
-    """A level of gzip, or -1 for the library's own choice."""
+    """A gzip level, or -1 for the library's default."""
     if isinstance(value, int) and value != -1 and not 1 <= value <= 9:
         raise InvalidSetting.value(name, value, "Value must be between 1 and 9 or equal to -1")
 

@@ -1,6 +1,6 @@
 """Settings of a topic: Kafka 4.3's, and two of our own (`durability`, `record.validation`).
 
-A topic that does not set one takes the broker's value of its first synonym that is set, then the default.
+A topic that does not set one uses the broker's value of the first synonym that is set, then the default.
 """
 
 from penstock.metadata.settings.setting import (

@@ -1,4 +1,4 @@
-"""The settings of one topic as values, and what log and batch checks take from them."""
+"""The settings of one topic as values, with views for the log and for batch checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ _DECOMPRESSED_FACTOR = DEFAULT_LIMITS.batch_decompressed_bytes_max // DEFAULT_LI
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """Every setting of a topic by Kafka's name, and views of them for those who act on them."""
+    """Every setting of a topic by Kafka's name, and typed views of them."""
 
     values: Mapping[str, Value]
     producer_expiration_ms: int
 
     def number(self, name: str) -> int:
-        """The value of a setting that is a whole number."""
+        """The value of an integer setting."""
         value = self.values[name]
         assert isinstance(value, int)
         return value
@@ -46,12 +46,12 @@ class TopicSettings:
 
     @property
     def min_insync_replicas(self) -> int:
-        """Replicas that acks=all asks for."""
+        """In-sync replicas that acks=all requires."""
         return self.number("min.insync.replicas")
 
     @property
     def log(self) -> LogSettings:
-        """How the logs of the topic behave."""
+        """The settings of the topic's logs."""
         deletes = "delete" in self.cleanup_policy
         retention_ms, retention_bytes = self.number("retention.ms"), self.number("retention.bytes")
         segment_bytes = self.values["internal.segment.bytes"] or self.values["segment.bytes"]
@@ -70,7 +70,7 @@ class TopicSettings:
 
     @property
     def rules(self) -> Rules:
-        """What a batch for the topic must pass."""
+        """The rules that a batch for the topic must satisfy."""
         is_log_append_time = self.values["message.timestamp.type"] == "LogAppendTime"
         batch_bytes_max = self.number("max.message.bytes")
         return Rules(

@@ -1,1 +1,1 @@
-"""What a node tells Prometheus: a collector per room, and the page that they fill."""
+"""Metrics of a node for Prometheus: one collector per area, and the page that they fill."""

@@ -1,7 +1,7 @@
-"""The cluster as its active controller sees it: on all other nodes these are zero, or not there at all.
+"""Metrics of the cluster from its active controller; on all other nodes the gauges are zero or absent.
 
-So a sum over all nodes counts everything once. For a moment, while one controller takes over from another, nobody
-tells, or both do.
+So a sum over all nodes counts everything once. While one controller takes over from another, none or both may report
+for a moment.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from itertools import islice
 from penstock.metadata.changes import Changes
 from penstock.metadata.image import Image
 from penstock.metadata.partition_change import RECOVERING
-from penstock.server.controller_runner import ControllerRunner
+from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.metrics.collector import PIECE, Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
 from penstock.server.metrics.replicas import TOLD_PLACED
-from penstock.server.partitions import Partitions
+from penstock.server.partitions.partitions import Partitions
 
 ACTIVE = Metric(
     "kafka_controller_kafkacontroller_activecontrollercount",
@@ -48,14 +48,14 @@ TOPIC_PARTITIONS = Metric("kafka_topic_partitions", Kind.GAUGE, "Partitions of a
 
 
 class ElectionNews:
-    """Counts unclean elections while this node decides."""
+    """Counts unclean elections while this node is the active controller."""
 
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
         self.unclean = 0
 
     def learn(self, changes: Changes, _image: Image) -> None:
-        """There is a new image."""
+        """Called with each new image."""
         if not self._controller.is_active:
             return
         for change in changes.topics_changed:
@@ -83,14 +83,14 @@ class ControllerCollector(Collector):
     def __init__(
         self, controller: ControllerRunner, partitions: Partitions, news: ElectionNews, most: Callable[[], int]
     ) -> None:
-        """`most` topics, and partitions that nobody leads, have series of their own."""
+        """At most `most` topics and `most` leaderless partitions have series of their own."""
         self._controller = controller
         self._partitions = partitions
         self._news = news
         self._most = most
 
     def collect(self, page: Page) -> Iterator[None]:
-        """Of one image, however long it takes."""
+        """Reads one image, however long it takes."""
         controller, image = self._controller, self._controller.image
         is_active = controller.is_active
         index = controller.index if is_active else None

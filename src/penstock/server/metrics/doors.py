@@ -1,10 +1,10 @@
-"""The doors: connections, requests, and how long they take."""
+"""Metrics of listeners: connections, requests, and how long they take."""
 
 from collections.abc import Iterator, Mapping
 
-from penstock.server.dispatch import Dispatch
-from penstock.server.input_pool import InputPool
-from penstock.server.listener import ConnectionListener
+from penstock.server.connections.dispatch import Dispatch
+from penstock.server.connections.input_pool import InputPool
+from penstock.server.connections.listener import ConnectionListener
 from penstock.server.metrics.collector import Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
 
@@ -50,12 +50,12 @@ class DoorCollector(Collector):
     metrics = (CONNECTIONS, REFUSED, POOL, POOL_MAX, REQUESTS, SECONDS)
 
     def __init__(self, doors: Mapping[str, tuple[ConnectionListener, Dispatch]], *pools: InputPool) -> None:
-        """Doors by name."""
+        """`doors` are the listeners by name."""
         self._doors = doors
         self._pools = pools
 
     def collect(self, page: Page) -> Iterator[None]:
-        """APIs that nobody has asked for are left out."""
+        """Leaves out APIs that have had no requests."""
         page.family(POOL).add(sum(pool.used_bytes for pool in self._pools))
         page.family(POOL_MAX).add(sum(pool.bytes_max for pool in self._pools))
         for name, (listener, dispatch) in self._doors.items():

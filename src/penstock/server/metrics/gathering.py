@@ -1,16 +1,18 @@
-"""All collectors of a node, and the page that they fill together when somebody looks.
+"""Runs all collectors of a node, which fill the metrics page on request.
 
-Gathering takes turns with everything else the node does. Whoever comes while it is under way gets the same page, so
-many who look cost no more than one.
+Gathering takes turns with everything else the node does. Requests that arrive while it is under way get the same page,
+so concurrent scrapes cost no more than one.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 
 from penstock.client.ports import ClientPorts
 from penstock.model.ports import Footprint
-from penstock.server.group_lag import LagSurvey
+from penstock.server.broker import Broker
+from penstock.server.connections.listeners import Listeners
+from penstock.server.groups.group_lag import LagSurvey
+from penstock.server.loop.stall import StallMeter
 from penstock.server.metrics.collector import Collector
 from penstock.server.metrics.controller import ControllerCollector, ElectionNews
 from penstock.server.metrics.doors import DoorCollector
@@ -21,10 +23,10 @@ from penstock.server.metrics.process import ProcessCollector
 from penstock.server.metrics.quorum import QuorumCollector
 from penstock.server.metrics.replicas import InSyncNews, ReplicaCollector
 from penstock.server.metrics.topics import TopicCollector
-from penstock.server.timing import Timing
-
-if TYPE_CHECKING:
-    from penstock.server.node import Node
+from penstock.server.ports import Ports
+from penstock.server.quorum_member import QuorumMember
+from penstock.server.settings import NodeSettings
+from penstock.server.storage import Storage
 
 COLLECTORS: Sequence[type[Collector]] = (
     ProcessCollector,
@@ -36,7 +38,7 @@ COLLECTORS: Sequence[type[Collector]] = (
     ControllerCollector,
     GroupCollector,
 )
-"""One per room, in the order of the page."""
+"""One per area, in the order of the page."""
 
 
 class Gathering:
@@ -56,7 +58,7 @@ class Gathering:
         return await asyncio.shield(task)
 
     async def stop(self) -> None:
-        """Ends what is under way."""
+        """Cancels a gathering that is under way."""
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.gather(self._under_way, return_exceptions=True)
@@ -66,7 +68,7 @@ class Gathering:
     def _ended(self, task: "asyncio.Task[Sequence[bytes]]") -> None:
         self._under_way = None
         if not task.cancelled():
-            task.exception()  # whoever waited has it
+            task.exception()  # marked as retrieved: the waiting requests raise it
 
     async def _gather(self) -> Sequence[bytes]:
         page = Page()
@@ -81,9 +83,18 @@ class Gathering:
         return pieces
 
 
-def gathering_of(node: "Node", commits: Timing, footprint: Callable[[], Footprint] | None) -> Gathering:
-    """That of a node whose parts are put together; it follows the cluster's images from now on."""
-    controller, partitions = node.controller, node.partitions
+def gathering_of(
+    storage: Storage,
+    member: QuorumMember,
+    broker: Broker,
+    listeners: Listeners,
+    ports: Ports,
+    settings: NodeSettings,
+    stalls: StallMeter,
+    footprint: Callable[[], Footprint] | None,
+) -> Gathering:
+    """Constructs the gathering of a node; its counters follow new images from now on."""
+    controller, partitions, directory = member.controller, broker.partitions, storage.directory
     in_sync, elections = InSyncNews(controller.node_id), ElectionNews(controller)
     controller.subscribe(in_sync.learn)
     controller.subscribe(elections.learn)
@@ -91,18 +102,18 @@ def gathering_of(node: "Node", commits: Timing, footprint: Callable[[], Footprin
     def most() -> int:
         return controller.settings.number("metrics.partitions.max")
 
-    ports = ClientPorts(node.network, node.clock, node.entropy)
-    survey = LagSurvey(node.groups, controller, ports, lambda: node.address, most)
+    client_ports = ClientPorts(ports.network, ports.clock, ports.entropy)
+    survey = LagSurvey(broker.groups, controller, client_ports, listeners.address, most)
     return Gathering(
         (
-            ProcessCollector(node.cluster_id, controller.node_id, node.stalls, node.clock, footprint),
-            DoorCollector(node.doors, node.pool, node.large_pool),
+            ProcessCollector(settings.cluster_id, controller.node_id, stalls, ports.clock, footprint),
+            DoorCollector(listeners.doors, listeners.pool, listeners.large_pool),
             TopicCollector(partitions.traffic, most),
-            ReplicaCollector(partitions, node.directory, controller, in_sync, most),
-            LogCollector(node.directory, node.data_path, commits, most),
-            QuorumCollector(node.quorum, controller, node.clock),
+            ReplicaCollector(partitions, directory, controller, in_sync, most),
+            LogCollector(directory, settings.data_path, storage.rounds.timing, most),
+            QuorumCollector(member.quorum, controller, ports.clock),
             ControllerCollector(controller, partitions, elections, most),
-            GroupCollector(survey, node.clock),
+            GroupCollector(survey, ports.clock),
         ),
         survey.stop,
     )

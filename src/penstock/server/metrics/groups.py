@@ -1,6 +1,6 @@
-"""Groups that are coordinated here: how many, where they are, how far behind.
+"""Metrics of groups that are coordinated here: counts, committed offsets, lag.
 
-By kafka_exporter's names, and by those that Strimzi gives to what a coordinator tells of itself.
+Names are those of kafka_exporter, and those that Strimzi gives to the metrics of a group coordinator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from itertools import groupby
 
 from penstock.coordinator.groups import GroupShard
 from penstock.model.ports import Clock
-from penstock.server.group_lag import LagSurvey, Standing
+from penstock.server.groups.group_lag import LagSurvey, Standing
 from penstock.server.metrics.collector import PIECE, Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
 
@@ -72,7 +72,7 @@ STATES = {
     ),
 }
 _LIKE = {"Reconciling": "PreparingRebalance", "Assigning": "CompletingRebalance"}
-"""States of KIP-848, counted with what is most like them."""
+"""States of KIP-848, and the classic states that they are counted as."""
 
 
 class GroupCollector(Collector):
@@ -97,11 +97,11 @@ class GroupCollector(Collector):
         self._clock = clock
 
     async def prepare(self) -> None:
-        """Leaders are asked where logs end."""
+        """Queries leaders for log end offsets."""
         await self._survey.look()
 
     def collect(self, page: Page) -> Iterator[None]:
-        """Groups first, then where they are."""
+        """Counts groups, then reports their offsets and lag."""
         shards = list(self._survey.shards())
         yield from self._count(page, shards)
         now_ms = self._clock.wall_ms()

@@ -1,13 +1,13 @@
-"""Logs and the disk that they lie on."""
+"""Metrics of logs and their disk."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from penstock.log.directory import DataDirectory
 from penstock.metadata.names import METADATA_TOPIC
+from penstock.server.loop.timing import Timing
 from penstock.server.metrics.collector import PIECE, Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
-from penstock.server.timing import Timing
 
 SIZE = Metric(
     "kafka_log_log_size",
@@ -44,17 +44,17 @@ class LogCollector(Collector):
     metrics = (SIZE, ALL_BYTES, FREE, OFFLINE, COMMIT)
 
     def __init__(self, directory: DataDirectory, path: str, commits: Timing, most: Callable[[], int]) -> None:
-        """`path` is where the data lies, as its operator named it; `most` logs have series of their own."""
+        """`path` is the data directory as the operator gave it; `most` logs have series of their own."""
         self._directory = directory
         self._labelled = labels(directory=path)
         self._commits = commits
         self._most = most
 
     def collect(self, page: Page) -> Iterator[None]:
-        """The first logs by name one by one, and all together."""
+        """Adds series for the first logs by name, and the total of all."""
         directory = self._directory
         page.family(OFFLINE).add(int(directory.offline_reason is not None))
-        with suppress(OSError):  # then nobody knows, and the directory will soon be offline
+        with suppress(OSError):  # unknown then, and the directory will soon be offline
             page.family(FREE).add(directory.disk.free_bytes(), self._labelled)
         page.family(COMMIT).add_timing(self._commits)
         yield

@@ -1,13 +1,13 @@
-"""A page in Prometheus' text format (0.0.4): families of samples, each with its help and its type in front.
+"""A page in Prometheus' text format (0.0.4): families of samples, each preceded by its help and its type.
 
-A metric is declared once, with what it says and what to do about it: docs/metrics.md is made of that.
+A metric is declared once, with its meaning and advice; docs/metrics.md is generated from the declarations.
 """
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
-from penstock.server.timing import Timing
+from penstock.server.loop.timing import Timing
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -22,19 +22,19 @@ class Kind(Enum):
 
 
 class Metric(NamedTuple):
-    """One name."""
+    """Declaration of one metric."""
 
     name: str
     kind: Kind
     says: str
-    """In one sentence."""
+    """Its meaning in one sentence."""
     labels: tuple[str, ...] = ()
     advice: str = ""
-    """What to do about it."""
+    """What an operator should do about it."""
 
 
 def labels(**values: object) -> str:
-    """Labels as they stand behind a name."""
+    """Labels as they follow a metric's name."""
     inside = ",".join(f'{name}="{str(value).translate(_ESCAPED)}"' for name, value in values.items())
     return f"{{{inside}}}"
 
@@ -50,11 +50,11 @@ class Family:
         self._lines: list[str] = []
 
     def add(self, value: float, labelled: str = "") -> None:
-        """A sample; `labelled` is made by `labels`."""
+        """Adds a sample; `labelled` is made by `labels`."""
         self._lines.append(f"{self._name}{labelled} {value}\n")
 
     def add_timing(self, timing: Timing, **labelled: object) -> None:
-        """The samples of a histogram, in seconds."""
+        """Adds the samples of a histogram, in seconds."""
         name = self._name
         for bound, count in timing.cumulated():
             self._lines.append(f"{name}_bucket{labels(**labelled, le=bound)} {count}\n")
@@ -69,7 +69,7 @@ class Family:
 
 
 class Page:
-    """What is gathered at one moment. A family may be filled by several collectors, and stands on the page once."""
+    """The metrics of one scrape. Several collectors may fill a family, which appears on the page once."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}
@@ -82,7 +82,7 @@ class Page:
         return found
 
     def families(self, metrics: Iterable[Metric]) -> list[Family]:
-        """Those of several metrics."""
+        """The families of several metrics."""
         return [self.family(metric) for metric in metrics]
 
     def pieces(self) -> Iterator[bytes]:

@@ -1,13 +1,13 @@
-"""The process: what it takes of its machine, and how late its loop is."""
+"""Metrics of the process: resources that it uses, and stalls of its event loop."""
 
 from collections.abc import Callable, Iterator
 
-from penstock import __version__
 from penstock.model.ports import Clock, Footprint
+from penstock.server.loop.stall import StallMeter
 from penstock.server.metrics.collector import Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
 from penstock.server.metrics.window import Window
-from penstock.server.stall import StallMeter
+from penstock.version import __version__
 
 INFO = Metric(
     "penstock_info",
@@ -68,7 +68,7 @@ class ProcessCollector(Collector):
         clock: Clock,
         footprint: Callable[[], Footprint] | None,
     ) -> None:
-        """`footprint` looks at the process; None where there is none, as in a simulation."""
+        """`footprint` measures the process; None where there is none, as in a simulation."""
         self._info = labels(cluster=cluster_id, node=node_id, version=__version__)
         self._stalls = stalls
         self._clock = clock
@@ -76,7 +76,7 @@ class ProcessCollector(Collector):
         self._cpu = Window(footprint().cpu_s if footprint is not None else 0.0, clock.monotonic_ms())
 
     def collect(self, page: Page) -> Iterator[None]:
-        """What there is to tell."""
+        """Fills the page in one piece."""
         page.family(INFO).add(1, self._info)
         page.family(LATE).add(round(self._stalls.max_ms / 1000, 6))
         page.family(STALLS).add(self._stalls.stalls)

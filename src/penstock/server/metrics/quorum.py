@@ -1,14 +1,14 @@
-"""The metadata quorum as this node sees it."""
+"""Metrics of the metadata quorum, as seen by this node."""
 
 from collections.abc import Iterator
 
 from penstock.model.ports import Clock
 from penstock.raft.roles import Role
-from penstock.server.controller_runner import ControllerRunner
+from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.metrics.collector import Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
 from penstock.server.metrics.window import Window
-from penstock.server.quorum_runner import QuorumRunner
+from penstock.server.quorum.quorum_runner import QuorumRunner
 
 STATE = Metric(
     "kafka_server_raftmetrics_current_state",
@@ -63,7 +63,7 @@ class QuorumCollector(Collector):
         self._ends = Window(quorum.end_offset, clock.monotonic_ms())
 
     def collect(self, page: Page) -> Iterator[None]:
-        """All at once: it is little."""
+        """Fills the page in one piece."""
         raft, end_offset = self._quorum.raft, self._quorum.end_offset
         vote = raft.replica.state.voted_for
         per_second = round(max(0.0, self._ends.per_second(end_offset, self._clock.monotonic_ms())), 3)

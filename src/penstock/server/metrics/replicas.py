@@ -1,7 +1,7 @@
-"""Partitions that are led here, and replicas: who is in sync, who is not, from where to where records reach.
+"""Metrics of led partitions and of replicas: counts, ISR, log start offset, high watermark.
 
-What kafka_exporter tells of a whole cluster, each node here tells of what it leads, and the active controller of what
-nobody leads; so sums over all nodes are what one kafka_exporter would have told.
+kafka_exporter reports these for a whole cluster. Here each node reports the partitions that it leads, and the active
+controller the leaderless ones; so sums over all nodes equal those of one kafka_exporter.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,11 @@ from penstock.metadata.changes import Changes
 from penstock.metadata.image import Image
 from penstock.metadata.image import Partition as Placed
 from penstock.metadata.names import METADATA_TOPIC
-from penstock.server.controller_runner import ControllerRunner
+from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.metrics.collector import PIECE, Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
-from penstock.server.partition import Partition
-from penstock.server.partitions import Partitions
+from penstock.server.partitions.partition import Partition
+from penstock.server.partitions.partitions import Partitions
 
 _BEHIND = "A node is down, restarting, or does not keep up: docs/operating/follower-lags.md."
 _TOO_FEW = "Producers with acks=all are refused: bring brokers back, see docs/operating/broker-down.md."
@@ -116,11 +116,11 @@ _PER_PARTITION = (
     TOLD_OLDEST,
 )
 _ALONE = Placed((0,), (0,), 0, 0, 0)
-"""Stands for what the image does not hold, or no longer."""
+"""Placeholder for a partition that the image does not hold."""
 
 
 class InSyncNews:
-    """Counts how often replicas of what this node leads fall out of sync and come back."""
+    """Counts ISR shrinks and expands of partitions that this node leads."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -128,7 +128,7 @@ class InSyncNews:
         self.expands = 0
 
     def learn(self, changes: Changes, _image: Image) -> None:
-        """There is a new image."""
+        """Called with each new image."""
         for change in changes.topics_changed:
             for _, before, after in change.partitions:
                 if before is None or self._node_id not in (before.leader, after.leader):
@@ -162,7 +162,7 @@ class ReplicaCollector(Collector):
         news: InSyncNews,
         most: Callable[[], int],
     ) -> None:
-        """`most` partitions have series of their own, the first by name."""
+        """The first `most` partitions by name have series of their own."""
         self._partitions = partitions
         self._directory = directory
         self._controller = controller
@@ -170,7 +170,7 @@ class ReplicaCollector(Collector):
         self._most = most
 
     def collect(self, page: Page) -> Iterator[None]:
-        """Counts everything, and tells of the first ones."""
+        """Counts all led partitions, and adds series for the first ones."""
         logs = [log for log in self._directory.logs.values() if log.identity.topic != METADATA_TOPIC]
         page.family(REPLICAS).add(len(logs))
         page.family(OFFLINE_REPLICAS).add(sum(log.offline_reason is not None for log in logs))
@@ -208,7 +208,7 @@ class ReplicaCollector(Collector):
         return _ALONE if placed is None else placed
 
     def _values(self, partition: Partition, placed: Placed) -> Sequence[int]:
-        """In the order of _PER_PARTITION."""
+        """Values in the order of _PER_PARTITION."""
         replicas, in_sync = len(placed.replicas), partition.in_sync_count
         is_behind, lacks, is_at_min = _judge(partition, placed)
         node_id = self._controller.node_id
@@ -229,6 +229,6 @@ class ReplicaCollector(Collector):
 
 
 def _judge(partition: Partition, placed: Placed) -> tuple[int, int, int]:
-    """Whether replicas are behind, too few in sync, just enough."""
+    """Whether replicas are out of sync, below min.insync.replicas, and exactly at it."""
     in_sync, least = partition.in_sync_count, partition.in_sync_min
     return int(in_sync < len(placed.replicas)), int(in_sync < least), int(in_sync == least)

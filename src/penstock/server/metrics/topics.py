@@ -1,10 +1,10 @@
-"""Topics: what goes in and out of them on this node."""
+"""Metrics of topics: traffic in and out on this node."""
 
 from collections.abc import Callable, Iterator
 
 from penstock.server.metrics.collector import PIECE, Collector
 from penstock.server.metrics.page import Kind, Metric, Page, labels
-from penstock.server.traffic import TopicTraffic, Traffic
+from penstock.server.partitions.traffic import TopicTraffic, Traffic
 
 _BOTH = "Without a label, of all topics since the start; with one, of a topic that is here."
 _COUNTED = {
@@ -64,12 +64,12 @@ class TopicCollector(Collector):
     metrics = (*_COUNTED.values(), REPLICATION_OUT)
 
     def __init__(self, traffic: Traffic, most: Callable[[], int]) -> None:
-        """`most` topics have series of their own, the first by name."""
+        """The first `most` topics by name have series of their own."""
         self._traffic = traffic
         self._most = most
 
     def collect(self, page: Page) -> Iterator[None]:
-        """The sums first, so that nothing is in a topic that is not in the sum."""
+        """Reads the sums first; topics that are read later may have counted more."""
         families = {name: page.family(metric) for name, metric in _COUNTED.items()}
 
         def add(traffic: TopicTraffic, labelled: str) -> None:

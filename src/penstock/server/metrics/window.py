@@ -1,6 +1,6 @@
-"""How fast a number grows, without a timer: it is noted whenever somebody looks.
+"""Growth rate of a number, without a timer: the number is sampled whenever the rate is read.
 
-Several may look, at whatever times: each is told of the time since a note that is old enough, and no older than needed.
+Several readers may read at any times: each gets the rate since the newest sample that is at least WINDOW_MS old.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ WINDOW_MS: Final = 30_000
 
 
 class Window:
-    """The last notes of one number."""
+    """Recent samples of one number."""
 
     __slots__ = ("_notes",)
 
@@ -19,7 +19,7 @@ class Window:
         self._notes: deque[tuple[int, float]] = deque([(now_ms, value)])
 
     def per_second(self, value: float, now_ms: int) -> float:
-        """How much it has grown per second, over about the last half minute."""
+        """Growth per second over about the last half minute."""
         notes = self._notes
         while len(notes) > 1 and notes[1][0] <= now_ms - WINDOW_MS:
             notes.popleft()

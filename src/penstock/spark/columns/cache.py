@@ -1,6 +1,6 @@
-"""Where compiled kernels are kept between processes: a directory of our own, that nobody else can write to.
+"""The directory that keeps compiled kernels between processes; only this user may write to it.
 
-Numba trusts what it finds in its cache: whoever can write there can run code in our name.
+Numba trusts its cache: a user who can write to it can run code as this user.
 """
 
 import os
@@ -12,11 +12,11 @@ _OTHERS_MAY_WRITE = 0o022
 
 
 class NoCache(Exception):
-    """There is no place to keep compiled code; the text says why."""
+    """No directory can keep compiled code; the message gives the reason."""
 
 
 def directory() -> Path:
-    """The directory for compiled code, made if need be: below $PENSTOCK_CACHE, or in the user's cache directory."""
+    """The directory for compiled code, created if missing: below $PENSTOCK_CACHE, or in the user's cache directory."""
     try:
         path = _root() / "kernels"
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The fast decoder: kernels write whole batches straight into the buffers of Arrow columns.
+"""The fast decoder: kernels write whole batches directly into the buffers of Arrow columns.
 
-Buffers are made for the most that the batches can hold, filled in one pass over the records, and cut to what was
-written: memory that is never touched costs nothing. Of headers there may be far more than there ever are, so the first
-pass counts them and a second one writes them.
+Buffers are allocated for the most that the batches can hold, filled in one pass over the records, and cut to the size
+written: memory that is never touched costs nothing. The upper bound for headers is far above their actual number, so
+the first pass counts them and a second pass writes them.
 """
 
 from typing import NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from penstock.spark.columns import kernels
 from penstock.spark.columns.errors import unreadable
 from penstock.spark.columns.loading import Kernels
 from penstock.spark.columns.plain import PlainColumns
-from penstock.spark.columns.shape import HEADERS, TIMESTAMP_MS_MAX, Wanted, arrow_schema
+from penstock.spark.columns.shape import HEADERS, TIMESTAMP_MS_MAX, RecordRange, arrow_schema
 
 Bytes = NDArray[np.uint8]
 Number = TypeVar("Number", np.uint8, np.int32, np.int64)
@@ -29,32 +29,32 @@ _NO_DELTA = (1, 0)
 
 
 class Source(NamedTuple):
-    """Bytes with records in plain, and the lines of the kernels' table that say where."""
+    """Bytes with uncompressed records, and the lines of the kernels' table that locate them."""
 
     data: Bytes
     table: list[tuple[int, ...]]
     buffer: object
-    """What the bytes lie in: batches that come uncompressed out of one answer share a source."""
+    """The buffer of the bytes: uncompressed batches of one Fetch response share a source."""
 
 
 class Strings(NamedTuple):
-    """The buffers of a column of strings or bytes, in the order in which kernels take them."""
+    """The buffers of a column of strings or bytes, in the order of the kernels' parameters."""
 
     offsets: NDArray[np.int32]
     data: Bytes
     validity: Bytes
 
     def arrow(self, type_: pa.DataType, rows: int, size_bytes: int, nulls: int) -> pa.Array:
-        """What has been written, as a column."""
+        """The rows written, as a column."""
         validity = pa.py_buffer(self.validity) if nulls else None
         buffers = [validity, pa.py_buffer(self.offsets[: rows + 1]), pa.py_buffer(self.data[:size_bytes])]
         return pa.Array.from_buffers(type_, rows, buffers, nulls)
 
 
 class CompiledColumns:
-    """Batches, and the columns that the kernels make of them."""
+    """Collects batches and decodes them with the kernels."""
 
-    def __init__(self, run: Kernels, wanted: Wanted, bytes_max: int) -> None:
+    def __init__(self, run: Kernels, wanted: RecordRange, bytes_max: int) -> None:
         self.row_count = 0
         self.size_bytes = 0
         self._run = run
@@ -64,7 +64,7 @@ class CompiledColumns:
         self._sources: list[Source] = []
 
     def add(self, batch: BatchView) -> None:
-        """Take a batch; its payload is unpacked here, its records are not yet looked at."""
+        """Add a batch; its payload is decompressed here, its records are parsed later."""
         try:
             self._add_payload(batch)
         except ProtocolError as trouble:
@@ -93,14 +93,14 @@ class CompiledColumns:
         table = self.fill()
         if table is not None:
             return table
-        # The plain decoder has the last word: it finds what is wrong, and says so.
+        # The plain decoder decides: it finds the error and reports it.
         plain = PlainColumns(self._wanted, self._bytes_max)
         for batch in self._batches:
             plain.add(batch)
         return plain.finish()
 
     def fill(self) -> pa.RecordBatch | None:
-        """The wanted rows as the kernels see them, None if they refuse."""
+        """The wanted rows as decoded by the kernels; None if the kernels refuse a batch."""
         wanted = self._wanted
         keys, values = _strings(self.row_count, self.size_bytes), _strings(self.row_count, self.size_bytes)
         offsets = _room(self.row_count, np.int64)
@@ -145,7 +145,7 @@ class CompiledColumns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _headers(self, positions: NDArray[np.int64], end_rows: list[int], found: NDArray[np.int64]) -> pa.Array | None:
-        """The column of headers, None if a key is not UTF-8, which the plain decoder then sees to."""
+        """The column of headers; None if it is left to the plain decoder, as with a key that is not UTF-8."""
         rows, entries = int(found[kernels.ROWS]), int(found[kernels.ENTRIES])
         if not entries:
             return pa.nulls(rows, HEADERS)
@@ -182,13 +182,13 @@ class CompiledColumns:
 
 
 def _room(count: int, kind: type[Number]) -> NDArray[Number]:
-    """Memory out of Arrow's pool, which keeps it for the next time: from the system, it would come page by page."""
+    """Memory from Arrow's pool, which reuses it; memory from the system would be mapped page by page."""
     size_bytes = count * np.dtype(kind).itemsize
     return np.frombuffer(pa.allocate_buffer(size_bytes), kind, count)
 
 
 def _strings(rows: int, size_bytes: int) -> Strings:
-    """Room for so many rows, and for so many bytes of all of them together."""
+    """Buffers for `rows` rows of `size_bytes` bytes in total."""
     offsets = _room(rows + 1, np.int32)
     offsets[0] = 0
     return Strings(offsets, _room(size_bytes, np.uint8), _all_valid(rows))
@@ -203,7 +203,7 @@ def _numbers(type_: pa.DataType, rows: int, numbers: NDArray[np.int64] | NDArray
 
 
 def _read_only(data: Buffer) -> Bytes:
-    """The bytes as kernels take them."""
+    """The bytes as the read-only array that the kernels expect."""
     array = np.frombuffer(data, np.uint8)
     array.flags.writeable = False
     return array
@@ -218,7 +218,7 @@ def _is_utf8(keys: pa.Array) -> bool:
 
 
 def _table_line(batch: BatchView, start: int, end: int) -> tuple[int, ...]:
-    """What the kernels must know of a batch."""
+    """The line of the kernels' table that describes a batch."""
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         base_ms = batch.max_timestamp_ms
         deltas_ms = _ANY_DELTA
@@ -241,5 +241,5 @@ def _table_line(batch: BatchView, start: int, end: int) -> tuple[int, ...]:
 
 
 def _deltas_to(base_ms: int, ms_min: int, ms_max: int) -> tuple[int, int]:
-    """Which 64-bit deltas lead from the base to a time in the range."""
+    """The least and greatest 64-bit delta from the base to a timestamp in the range."""
     return max(ms_min - base_ms, -INT64_END), min(ms_max - base_ms, INT64_END - 1)

@@ -1,8 +1,8 @@
-"""From the bytes of a Fetch answer to Arrow record batches.
+"""Decodes the bytes of a Fetch response into Arrow record batches.
 
-What must stay true: a batch is opened, and the caller asked about it, only after its checksum has fitted. Base offset
-and length lie outside the checksum, so batches must also follow each other, each beginning behind the one before. No
-more than GROUP_BYTES and one batch are held unpacked at a time, and no column outgrows its 32-bit offsets.
+Invariants: a batch is decoded, and passed to `skip`, only after its checksum was verified. The checksum does not cover
+base offset and length, so each batch must also begin after the end of the one before. At most GROUP_BYTES and one batch
+are held decompressed at a time, and no column outgrows its 32-bit offsets.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,12 +17,12 @@ from penstock.records.header import BatchView, batches
 from penstock.spark.columns.errors import UnreadableBatch, cut_off, damaged
 from penstock.spark.columns.loading import load
 from penstock.spark.columns.plain import PlainColumns
-from penstock.spark.columns.shape import Wanted
+from penstock.spark.columns.shape import RecordRange
 
-# Spark takes record batches of this order best; larger ones only leave the processor's caches sooner.
+# Spark works best with record batches of about this size; larger ones only exceed the processor's caches.
 GROUP_ROWS = 64 * 1024
 GROUP_BYTES = 16 * 1024 * 1024
-# A group and one more batch stay below what the 32-bit offsets of a column can tell.
+# A group and one more batch fit into the 32-bit offsets of a column.
 BYTES_MAX = 2**31 - 1 - GROUP_BYTES
 
 OFFSET_MAX = 2**63 - 2
@@ -31,51 +31,51 @@ Skip = Callable[[BatchView], bool]
 
 
 class Columns(Protocol):
-    """Takes batches and makes one Arrow record batch of them."""
+    """Collects batches and converts them to one Arrow record batch."""
 
     row_count: int
-    """Rows so far, at most."""
+    """An upper bound of the rows so far."""
     size_bytes: int
     """Bytes held so far."""
 
     def add(self, batch: BatchView) -> None:
-        """Take a batch; UnreadableBatch if its payload cannot be had."""
+        """Add a batch; raises UnreadableBatch if its payload cannot be read."""
 
     def finish(self) -> pa.RecordBatch:
-        """The wanted rows of all batches; UnreadableBatch if one of them does not hold what its header says."""
+        """The wanted rows of all batches; raises UnreadableBatch if one of them contradicts its header."""
 
 
-MakeColumns = Callable[[Wanted, int], Columns]
-"""Makes columns for what is wanted and for batches of at most so many bytes, decompressed."""
+MakeColumns = Callable[[RecordRange, int], Columns]
+"""Creates columns from the wanted rows and the largest decompressed size of a batch."""
 
 
 def decode(
     data: memoryview | bytes,
-    wanted: Wanted,
+    wanted: RecordRange,
     skip: Skip | None = None,
     *,
     bytes_max: int = DEFAULT_LIMITS.batch_decompressed_bytes_max,
     checks_crc: bool = True,
 ) -> list[pa.RecordBatch]:
-    """All wanted rows in `data`: whole batches one after another, of which the last may be cut off.
+    """All wanted rows in `data`: a sequence of whole batches, of which the last may be truncated.
 
-    `skip` is asked about every whole batch in order, those of markers included, and says which to leave out: such as
-    those of aborted transactions. `bytes_max` limits what one batch may decompress to; use `stream` when all of them
-    together are more than memory should hold.
+    `skip` is called for every whole batch in order, control batches included, and returns whether to leave it out, such
+    as a batch of an aborted transaction. `bytes_max` limits the decompressed size of one batch; use `stream` if all
+    batches together do not fit into memory.
     """
     return list(stream(data, wanted, skip, bytes_max=bytes_max, checks_crc=checks_crc))
 
 
 def stream(
     data: memoryview | bytes,
-    wanted: Wanted,
+    wanted: RecordRange,
     skip: Skip | None = None,
     *,
     bytes_max: int = DEFAULT_LIMITS.batch_decompressed_bytes_max,
     checks_crc: bool = True,
     make_columns: MakeColumns | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Like `decode`, one record batch at a time. `make_columns` names the decoder: the fastest that works here."""
+    """Like `decode`, one record batch at a time. `make_columns` is the decoder, by default the fastest available."""
     make_columns = make_columns or fastest()
     bytes_max = min(bytes_max, BYTES_MAX)
     wanted = wanted._replace(first=max(wanted.first, 0), end=min(wanted.end, OFFSET_MAX + 1))
@@ -87,14 +87,14 @@ def stream(
                 full, columns = columns, make_columns(wanted, bytes_max)
                 yield from _rows_of(full)
     except UnreadableBatch:
-        # One that was taken before may be unreadable as well, and is the one to be told.
+        # A batch added before may be unreadable as well; then its error must be raised.
         columns.finish()
         raise
     yield from _rows_of(columns)
 
 
 def fastest() -> MakeColumns:
-    """The compiled decoder if it works here, or else the plain one."""
+    """The compiled decoder if it is available, or else the plain one."""
     kernels = load()
     if kernels is None:
         return PlainColumns
@@ -104,14 +104,14 @@ def fastest() -> MakeColumns:
 
 
 def _rows_of(columns: Columns) -> Iterator[pa.RecordBatch]:
-    """What has been collected, if that is anything."""
+    """The collected rows, if there are any."""
     if columns.row_count or columns.size_bytes:
         table = columns.finish()
         if table.num_rows:
             yield table
 
 
-def _wanted_batches(data: memoryview, wanted: Wanted, skip: Skip | None, checks_crc: bool) -> Iterator[BatchView]:
+def _wanted_batches(data: memoryview, wanted: RecordRange, skip: Skip | None, checks_crc: bool) -> Iterator[BatchView]:
     """The batches that may hold wanted rows."""
     for batch in _whole_batches(data, wanted, checks_crc):
         if skip is not None and skip(batch):
@@ -122,7 +122,7 @@ def _wanted_batches(data: memoryview, wanted: Wanted, skip: Skip | None, checks_
             yield batch
 
 
-def _whole_batches(data: memoryview, wanted: Wanted, checks_crc: bool) -> Iterator[BatchView]:
+def _whole_batches(data: memoryview, wanted: RecordRange, checks_crc: bool) -> Iterator[BatchView]:
     """The batches in `data` that are whole, in order and intact."""
     next_offset = None
     try:

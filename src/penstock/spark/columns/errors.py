@@ -1,12 +1,12 @@
-"""What is raised when a batch cannot be turned into rows: where it lies, what is wrong with it, and what to do."""
+"""Errors for batches that cannot be decoded: the position of the batch, the reason, and the remedy."""
 
 from penstock.model.errors import BatchTooLarge, ErrorCode, ProtocolError, UnsupportedCompression
 from penstock.records.header import BatchView
-from penstock.spark.columns.shape import Wanted
+from penstock.spark.columns.shape import RecordRange
 
 
 class UnreadableBatch(ProtocolError):
-    """A batch that cannot be turned into rows. Travels between processes: all it knows is in its arguments."""
+    """A batch that cannot be decoded. Pickled between processes, so all its fields are in its arguments."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -25,8 +25,8 @@ class UnreadableBatch(ProtocolError):
         )
 
 
-def unreadable(wanted: Wanted, batch: BatchView, trouble: ProtocolError) -> UnreadableBatch:
-    """What went wrong with a batch whose header can be trusted."""
+def unreadable(wanted: RecordRange, batch: BatchView, trouble: ProtocolError) -> UnreadableBatch:
+    """The error for a batch whose header can be trusted."""
     onward = f"start reading at offset {batch.last_offset + 1} to leave it out"
     match trouble:
         case BatchTooLarge():
@@ -38,8 +38,8 @@ def unreadable(wanted: Wanted, batch: BatchView, trouble: ProtocolError) -> Unre
     return UnreadableBatch(wanted.topic, wanted.partition, batch.base_offset, str(trouble), remedy)
 
 
-def damaged(wanted: Wanted, offset: int, reason: str) -> UnreadableBatch:
-    """Bytes that are not what was written, so that not even their header can be trusted."""
+def damaged(wanted: RecordRange, offset: int, reason: str) -> UnreadableBatch:
+    """The error for corrupt bytes, of which not even the header can be trusted."""
     remedy = (
         "Read it again: it may have been damaged on the way. If it stays so, the stored copy is damaged: read from"
         " another replica, or start reading behind it."
@@ -47,7 +47,7 @@ def damaged(wanted: Wanted, offset: int, reason: str) -> UnreadableBatch:
     return UnreadableBatch(wanted.topic, wanted.partition, offset, reason, remedy)
 
 
-def cut_off(wanted: Wanted, reason: str) -> UnreadableBatch:
-    """Not one whole batch: whoever read on behind it would lose it, and whoever read again would do so forever."""
+def cut_off(wanted: RecordRange, reason: str) -> UnreadableBatch:
+    """The error for less than one whole batch: to skip it would lose it, to read it again would never end."""
     remedy = "Fetch more bytes at once, so that a whole batch fits; if it is cut off then too, it is damaged."
     return UnreadableBatch(wanted.topic, wanted.partition, wanted.first, reason, remedy)

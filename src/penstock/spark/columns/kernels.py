@@ -1,12 +1,12 @@
-"""The loops that Numba turns into machine code: records in, the buffers of Arrow columns out.
+"""The loops that Numba compiles to machine code: records in, the buffers of Arrow columns out.
 
-Numba checks no bounds, so these functions do. What must stay true, whatever the bytes are: nothing is read outside of
-the payload that the table names, because every position is held against an end before it is used; nothing is written
-outside of the arrays given, because a payload gives no more rows than its count, and no field more bytes than it is
-long. A refusal needs no reason: the plain decoder then says what is wrong. Both accept the same batches.
+Numba checks no bounds, so these functions do. Invariants for any input: nothing is read outside of the payload that the
+table names, because every position is compared with an end before it is used; nothing is written outside of the given
+arrays, because a payload gives no more rows than its count, and a field no more bytes than its length. A refusal needs
+no reason: the plain decoder then reports the error. Both accept the same batches.
 
-The functions are also plain Python, and tests run them so, on arrays that check every index. All of them and all their
-constants live in this one file, because Numba's cache notices changes of a kernel's own file only.
+The functions are also valid Python, and tests run them uncompiled on arrays that check every index. All functions and
+constants are in this one file, because Numba's cache detects changes of a kernel's own file only.
 """
 
 from collections.abc import Callable
@@ -18,29 +18,29 @@ from numba.extending import intrinsic, overload, register_jitable
 Array = Any
 """One-dimensional, except for the table of batches."""
 
-# Columns of that table: where a payload lies in the data, what its header says, and which timestamp deltas are right
-# for any record and for a wanted one, whose time must also be told in microseconds.
+# Columns of that table: the position of a payload in the data, fields of its header, and the valid timestamp deltas of
+# any record and of a wanted one, whose timestamp must also fit into 64 bits of microseconds.
 START, END, COUNT, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_MS, TIMESTAMP_TYPE = range(7)
 DELTA_MS_MIN, DELTA_MS_MAX, WANTED_DELTA_MS_MIN, WANTED_DELTA_MS_MAX = range(7, 11)
 
-# What has been written so far, carried from call to call.
+# Totals written so far, carried from call to call.
 ROWS, KEY_BYTES, VALUE_BYTES, KEY_NULLS, VALUE_NULLS = range(5)
 ENTRIES, ENTRY_KEY_BYTES, ENTRY_VALUE_BYTES, ENTRY_VALUE_NULLS, ROWS_WITHOUT = range(5, 10)
 TOTALS = 10
 
 NOWHERE = -1
-"""A position: of a number that cannot be read, or of headers that a row does not have."""
+"""The position after a number that cannot be read, or of the headers of a row without headers."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def callable_by_kernels(function: Function) -> Function:
-    """Numba compiles the function into those that call it."""
+    """Lets Numba compile the function into its callers."""
     return cast("Function", register_jitable(function))
 
 
 def pointer_to(array: Array) -> Array:
-    """The bare memory of an array: compiled code counts no references to it and checks nothing, as in C."""
+    """The raw memory of an array: compiled code counts no references to it and checks nothing, as in C."""
     return array
 
 
@@ -77,14 +77,14 @@ def _compiled_copy_bytes(target: Any, to: Any, source: Any, start: Any, length: 
     return lambda target, to, source, start, length: _memcpy(target, to, source, start, length)  # noqa: PLW0108
 
 
-# Not strict: these have annotations, which what they return has not.
+# Not strict: these functions have annotations, the functions they return have none.
 overload(pointer_to, strict=False)(_compiled_pointer_to)
 overload(copy_bytes, strict=False)(_compiled_copy_bytes)
 
 
 @callable_by_kernels
 def read_number(data: Array, position: int, end: int, bits: int) -> tuple[int, int]:
-    """A zigzag varint that ends before `end`, and the position behind it: NOWHERE if there is none."""
+    """A zigzag varint that ends before `end`, and the position after it: NOWHERE if there is none."""
     # Nearly all numbers of a record take one byte or two.
     if position < end:
         byte = data[position]
@@ -117,7 +117,7 @@ def read_long_number(data: Array, position: int, end: int, bits: int) -> tuple[i
 
 @callable_by_kernels
 def skip_headers(data: Array, position: int, end: int) -> tuple[int, int, int, int]:
-    """How many headers there are, the bytes of their keys and of their values, and the position behind them."""
+    """The number of headers, the bytes of their keys and of their values, and the position after them."""
     key_bytes = 0
     value_bytes = 0
     count, position = read_number(data, position, end, 32)
@@ -160,9 +160,9 @@ def fill(
     header_positions: Array,
     totals: Array,
 ) -> bool:
-    """Append the wanted rows of all batches in the table to the columns; False if a batch is not right.
+    """Append the wanted rows of all batches in the table to the columns; False if a batch is invalid.
 
-    `header_positions` is empty, unless headers are wanted: then it gets a place to read from for each row.
+    `header_positions` is empty, unless headers are wanted: then it receives the position of the headers of each row.
     """
     records, key_bytes, value_bytes = pointer_to(data), pointer_to(keys), pointer_to(values)
     key_bits, value_bits = pointer_to(key_validity), pointer_to(value_validity)
@@ -185,7 +185,7 @@ def fill(
             if position < 0 or length <= 0 or length > payload_end - position:
                 return False
             record_end = position + length
-            # The first byte has attributes, none of which are in use.
+            # The first byte holds attributes, none of which are in use.
             delta_ms, position = read_number(records, position + 1, record_end, 64)
             if position < 0 or delta_ms < delta_ms_min or delta_ms > delta_ms_max:
                 return False
@@ -267,9 +267,9 @@ def fill_headers(
     value_validity: Array,
     totals: Array,
 ) -> bool:
-    """Append the headers of rows that `fill` has seen, in arrays of the sizes that it has found.
+    """Append the headers of the rows that `fill` has written, to arrays of the sizes that it has counted.
 
-    Bytes may change behind our back where the caller lets them, so all is checked again; False if they have.
+    The caller may let the bytes change between the calls, so all bounds are checked again; False if a check fails.
     """
     records, key_bytes, value_bytes = pointer_to(data), pointer_to(keys), pointer_to(values)
     row_bits, value_bits = pointer_to(row_validity), pointer_to(value_validity)

@@ -1,7 +1,7 @@
-"""Compiles the kernels, once per process, and keeps the machine code for the next one.
+"""Compiles the kernels once per process, and keeps the machine code for later processes.
 
-Where it cannot be kept, every process compiles anew, which takes seconds; where the kernels cannot be compiled at all,
-the plain decoder does their work. Either is told in one sentence of the log, and neither is an error.
+If it cannot be kept, every process compiles again, which takes seconds; if the kernels cannot be compiled at all, the
+plain decoder is used. Either case is logged in one sentence, and neither is an error.
 """
 
 import logging
@@ -24,7 +24,7 @@ class Kernels(NamedTuple):
 
 
 def load() -> Kernels | None:
-    """The compiled kernels, or None where they cannot be had."""
+    """The compiled kernels, or None if they cannot be compiled."""
     with _one_at_a_time:
         return _load()
 
@@ -46,7 +46,7 @@ def _load() -> Kernels | None:
 
 
 def _compile_once() -> Kernels:
-    """Kernels that are compiled for this process and those after it; for this one alone if they cannot be kept."""
+    """Compiles the kernels for this and later processes; for this one alone if they cannot be kept."""
     import numba
     from numba.core.errors import NumbaError
 
@@ -64,13 +64,13 @@ def _compile_once() -> Kernels:
             VARIABLE,
         )
     finally:
-        # Numba looks at this when a kernel is declared; what others compile goes where they want it.
+        # Numba reads this when a kernel is declared; the setting of other users of Numba is restored.
         numba.config.CACHE_DIR = before
     return compile_kernels()
 
 
 def compile_kernels(**options: Any) -> Kernels:
-    """The kernels, compiled for the arrays that they are called with; `options` are Numba's."""
+    """Compiles the kernels for the array types that they are called with; `options` are Numba's."""
     from numba import boolean, int32, int64, njit, types, uint8
 
     from penstock.spark.columns import kernels
@@ -87,5 +87,5 @@ def compile_kernels(**options: Any) -> Kernels:
 
 
 def _first_line(trouble: Exception) -> str:
-    """Compilers tell their troubles at length."""
+    """The first line of an error; compilers print many."""
     return next(iter(str(trouble).splitlines()), type(trouble).__name__)

@@ -1,4 +1,4 @@
-"""The plain decoder: row by row, in Python. Slow, works wherever pyarrow does, and is right by definition."""
+"""The plain decoder: row by row, in Python. Slow, works wherever pyarrow does, and is the reference."""
 
 import pyarrow as pa
 
@@ -6,13 +6,13 @@ from penstock.model.errors import InvalidTimestamp, ProtocolError
 from penstock.records.header import BatchView
 from penstock.records.rows import HEADER_KEY_ERRORS, Headers, Record, rows
 from penstock.spark.columns.errors import unreadable
-from penstock.spark.columns.shape import TIMESTAMP_MS_MAX, Wanted, arrow_schema
+from penstock.spark.columns.shape import TIMESTAMP_MS_MAX, RecordRange, arrow_schema
 
 
 class PlainColumns:
-    """Wanted rows of batches, column by column."""
+    """Collects the wanted rows of batches, column by column."""
 
-    def __init__(self, wanted: Wanted, bytes_max: int) -> None:
+    def __init__(self, wanted: RecordRange, bytes_max: int) -> None:
         self.row_count = 0
         self.size_bytes = 0
         self._wanted = wanted
@@ -25,7 +25,7 @@ class PlainColumns:
         self._headers: list[list[dict[str, object]] | None] = []
 
     def add(self, batch: BatchView) -> None:
-        """Take the rows of a batch: all of them, or none."""
+        """Add the wanted rows of a batch: all of them, or none."""
         first, end = self._wanted.first, self._wanted.end
         try:
             records = [record for record in rows(batch, self._bytes_max) if first <= record.offset < end]
@@ -72,5 +72,5 @@ def _structs(headers: Headers) -> list[dict[str, object]] | None:
 
 
 def _as_java_reads(key: str) -> str:
-    """Bytes that are not UTF-8, which a key may hold, become the replacement character."""
+    """Substitutes the replacement character for bytes of a key that are not UTF-8."""
     return key.encode("utf-8", HEADER_KEY_ERRORS).decode("utf-8", "replace")

@@ -1,14 +1,14 @@
-"""What is asked for, and the columns that come back: names and types of Spark's Kafka connector.
+"""The requested records, and the columns of the result: names and types of Spark's Kafka connector.
 
-The Arrow schema must equal what PySpark makes of the same columns, down to the name of a list's element and to what may
-be null: Spark compares, and refuses a data source whose batches differ.
+The Arrow schema must equal the one that PySpark derives for the same columns, down to the name of a list's element and
+to nullability: Spark compares them, and refuses a data source whose batches differ.
 """
 
 from typing import NamedTuple
 
 import pyarrow as pa
 
-# What lies outside, in milliseconds, no 64-bit count of microseconds can tell.
+# Greater timestamps, in milliseconds, do not fit into a 64-bit number of microseconds.
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
@@ -27,7 +27,7 @@ _WITHOUT_HEADERS = pa.schema(
 _WITH_HEADERS = _WITHOUT_HEADERS.append(pa.field("headers", HEADERS))
 
 
-class Wanted(NamedTuple):
+class RecordRange(NamedTuple):
     """Which records of which partition are wanted: `first <= offset < end`."""
 
     topic: str

@@ -1,1 +1,1 @@
-"""A topic as a Delta table: files written by tasks, committed by the driver, each micro-batch once."""
+"""Writes a topic to a Delta table: tasks write files, the driver commits them, each micro-batch once."""

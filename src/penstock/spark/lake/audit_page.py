@@ -1,6 +1,6 @@
-"""An audit as a page for a browser: one file, a chart of rows by hour, a strip for each partition, rows that differ.
+"""Renders an audit as one HTML file: a chart of rows by hour, a strip for each partition, and rows that differ.
 
-What differs is told first. In the chart it is red and, where there is room, crossed out, for those who see no red.
+Differences are stated first. In the chart they are red and, if there is space, crossed out, for colour-blind readers.
 """
 
 from collections import Counter
@@ -71,7 +71,7 @@ def _chart(verdict: Verdict) -> Iterator[str]:
 
 
 def _bars(verdict: Verdict, strip: Strip) -> Iterator[str]:
-    """What both have in green, and above it what only the topic has in grey or only the table in red."""
+    """Rows on both sides in green, and above them rows only in the topic in grey or only in the table in red."""
     log, table = [0] * strip.count, [0] * strip.count
     for place in verdict.places:
         log[strip.column(place)] += verdict.log.get(place, NOTHING).rows

@@ -1,4 +1,4 @@
-"""An audit for people: a table by partition, a strip of hours, and the rows that differ. On the terminal."""
+"""Renders an audit for the terminal: a table by partition, a strip of hours, and the rows that differ."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -13,7 +13,7 @@ SAME, OTHER, EMPTY = "█", "X", "·"
 
 
 def report(verdict: Verdict, name: str) -> str:
-    """A minute's reading at most, however large the topic is."""
+    """The report; it takes at most a minute to read, however large the topic is."""
     return "\n".join([verdict.line(name), "", *_lines(verdict)])
 
 
@@ -41,13 +41,13 @@ def _lines(verdict: Verdict) -> Iterator[str]:
 
 
 def shown_parts(parts: Iterable[Part], at_most: int) -> list[Part]:
-    """All, or those that differ before the others."""
+    """At most `at_most` partitions; those that differ are chosen first."""
     first = sorted(parts, key=lambda each: (not each.differing_hours, each.partition))
     return sorted(first[:at_most])
 
 
 class Strip:
-    """Hours from left to right, several in one column where there are very many."""
+    """Hours from left to right, several in one column if there are very many."""
 
     def __init__(self, verdict: Verdict, width: int = WIDTH) -> None:
         places = verdict.places
@@ -63,29 +63,29 @@ class Strip:
             self._cells[cell] = self._cells.get(cell, True) and each not in differing
 
     def column(self, place: Place) -> int:
-        """Where an hour is shown."""
+        """The column that shows an hour."""
         return (place.hour - self.first) // self.step
 
     def is_same(self, partition: int, column: int) -> bool | None:
-        """None where there is nothing."""
+        """Whether the sides are equal; None if neither has rows."""
         return self._cells.get((partition, column))
 
     def text(self, partition: int) -> str:
-        """As letters."""
+        """The strip of a partition as characters."""
         letters = {None: EMPTY, True: SAME, False: OTHER}
         return "".join(letters[self.is_same(partition, column)] for column in range(self.count))
 
     def moment(self, column: int) -> datetime:
-        """When a column begins."""
+        """The time at which a column begins."""
         return moment_of(self.first + column * self.step)
 
     @property
     def hours(self) -> str:
-        """What a column is."""
+        """The time span of a column."""
         return "an hour" if self.step == 1 else f"{self.step} hours"
 
     @property
     def caption(self) -> str:
-        """What the strip shows."""
+        """The time range and the legend of the strip."""
         begin, end = moment_of(self.first), moment_of(self._last)
         return f"{begin:%Y-%m-%d %H}h to {end:%Y-%m-%d %H}h UTC, {self.hours} each: {SAME} the same, {OTHER} differs"

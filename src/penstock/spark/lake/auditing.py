@@ -1,4 +1,4 @@
-"""A topic held against its table: counted, and summed, on both sides, by partition and hour. Numbers only."""
+"""Compares a topic with its table: counts and sums of both sides, by partition and hour. Numbers only."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side has."""
+    """The tallies of one side, and its bad records."""
 
     tallies: Tallies
     bad: int = 0
@@ -57,13 +57,13 @@ class Part(NamedTuple):
     log_rows: int
     table_rows: int
     first: int | None
-    """The least offset that the topic has there."""
+    """The lowest offset of the topic's records."""
     last: int | None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Both sides of a topic. There may be very many places, so they are brought into order once."""
+    """The result of an audit. There may be very many places, so they are sorted only once."""
 
     topic: str
     log: Tallies
@@ -71,22 +71,22 @@ class Verdict:
     bad: int
     offsets: int
     differences: tuple[Difference, ...] = ()
-    """Rows that differ, by name, or the first of them."""
+    """The rows that differ, or the first of them."""
     has_more: bool = False
-    """Whether there are more of them than that."""
+    """Whether more rows differ."""
 
     @cached_property
     def places(self) -> list[Place]:
-        """All of either side."""
+        """All places of either side."""
         return sorted(self.log.keys() | self.table.keys())
 
     @cached_property
     def differing(self) -> list[Place]:
-        """Where the sides are not the same."""
+        """The places at which the sides differ."""
         return [each for each in self.places if self.log.get(each) != self.table.get(each)]
 
     def parts(self) -> list["Part"]:
-        """What a partition has in all, for each of them."""
+        """The totals of each partition."""
         differing = set(self.differing)
         found: list[Part] = []
         for partition, places in groupby(self.places, key=attrgetter("partition")):
@@ -108,12 +108,12 @@ class Verdict:
 
     @property
     def log_rows(self) -> int:
-        """Readable ones."""
+        """The readable records of the topic."""
         return sum(each.rows for each in self.log.values())
 
     @property
     def table_rows(self) -> int:
-        """Of the same offsets."""
+        """The rows of the table at the same offsets."""
         return sum(each.rows for each in self.table.values())
 
     @property
@@ -122,12 +122,12 @@ class Verdict:
         return self.offsets - self.log_rows - self.bad
 
     def named(self, differences: Iterable[Difference], *, at_most: int) -> "Verdict":
-        """The same, with rows by name."""
+        """This verdict with the first of these differences."""
         found = sorted(differences)
         return replace(self, differences=tuple(found[:at_most]), has_more=len(found) > at_most)
 
     def line(self, name: str) -> str:
-        """In one line."""
+        """The verdict in one line."""
         rest = f"{self.bad:,} bad + {self.empty:,} without a record"
         text = f"{name}: {self.offsets:,} offsets = {self.log_rows:,} rows + {rest}"
         if not self.differing:
@@ -137,7 +137,7 @@ class Verdict:
         return f"{text}; {len(self.differing)} of {len(self.places)} hours DIFFER: {shown}{more}"
 
     def rows(self, name: str, now: datetime) -> pa.Table:
-        """For the table of audits."""
+        """The rows for the table of audits."""
         pairs = [(each, self.log.get(each, NOTHING), self.table.get(each, NOTHING)) for each in self.places]
         columns = [
             [now] * len(pairs),
@@ -159,7 +159,7 @@ class Verdict:
 
 
 def log_side(batches: Iterable[pa.RecordBatch], decoder: Decoder) -> Side:
-    """What a part of the topic should have become. This is what a task does."""
+    """The tallies that a part of the topic should have in the table. Runs in a task."""
     found: list[Tallies] = []
     bad = 0
     for batch in batches:
@@ -170,7 +170,7 @@ def log_side(batches: Iterable[pa.RecordBatch], decoder: Decoder) -> Side:
 
 
 def table_side(uri: str, schema: pa.Schema, paths: Iterable[str], spans: Mapping[TopicPartition, Span]) -> Side:
-    """What some files have of some offsets. This is what a task does."""
+    """The tallies of the rows of these files at these offsets. Runs in a task."""
     filesystem, root = table_files(uri)
     found: list[Tallies] = []
     for path in paths:
@@ -181,7 +181,7 @@ def table_side(uri: str, schema: pa.Schema, paths: Iterable[str], spans: Mapping
 
 
 def within(batch: pa.RecordBatch, spans: Mapping[TopicPartition, Span]) -> pa.RecordBatch:
-    """The rows of these offsets."""
+    """The rows at these offsets."""
     mask = pa.array([False] * batch.num_rows)
     for (topic, partition), (first, end) in spans.items():
         offsets = batch.column("offset")
@@ -192,7 +192,7 @@ def within(batch: pa.RecordBatch, spans: Mapping[TopicPartition, Span]) -> pa.Re
 
 
 def moment_of(hour: int) -> datetime:
-    """When an hour begins; what is no date counts as 1970."""
+    """The start of an hour; an hour outside the calendar counts as 1970."""
     try:
         return _EPOCH + timedelta(hours=hour)
     except OverflowError:

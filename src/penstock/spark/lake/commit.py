@@ -1,15 +1,15 @@
-"""Micro-batches into a table, each once.
+"""Commits micro-batches to a table, each once.
 
-The table itself says who writes into it and how far: a property names the query (the id in its checkpoint) that a
-pipeline's batches come from, and Delta's `txn` of that query has the number of the last batch. Both are looked at and
-the batch is committed on one version of the table, so whoever loses a race looks again and finds out. What does not
-fit is refused, never guessed: to skip a batch that is not there loses rows, to write one that is there doubles them.
+The table itself records its writer and progress: a property names the query (the id in its checkpoint) that writes a
+pipeline's batches, and Delta's `txn` of that query holds the number of the last batch. Both are read and the batch is
+committed on one version of the table, so the loser of a race reads again and detects it. A mismatch is refused, never
+guessed at: to skip a batch that is missing loses rows, to write one that is committed duplicates them.
 
-    the table's last batch   the batch at hand   then
-    N                        N                   it is there: a driver died before Spark noted it
-    N - 1                    N                   commit
-    none                     0                   commit: a new checkpoint of a new table
-    anything else                                refuse: checkpoint and table are not of one time
+    the table's last batch   this batch   action
+    N                        N            none: committed, but the driver died before Spark recorded it
+    N - 1                    N            commit
+    none                     0            commit: a new checkpoint of a new table
+    anything else                         refuse: checkpoint and table are of different times
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +37,8 @@ ATTEMPTS_MAX = 50
 Ends = Mapping[str, Mapping[str, int]]
 
 
-class Refused(Exception):
-    """The batch must not be committed, now and for ever; the sentence says what a person can do."""
+class CommitRefused(Exception):
+    """The batch must never be committed; the message says what an operator can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Batch:
 
     number: int
     starts: Ends | None
-    """Where it begins, if it is the first of its checkpoint and was told to begin behind the table."""
+    """The start offsets, if this is the first batch of a checkpoint that continues from the table's end."""
     ends: Ends
     files: Sequence[DataFile]
     rows: int
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass
 class LakeTable:
-    """The table of a pipeline, as the query with this id writes it."""
+    """The table of a pipeline. Methods take the id of the query that writes it."""
 
     uri: str
     pipeline: str
@@ -66,19 +66,19 @@ class LakeTable:
     """Whether another query's table may be taken over."""
 
     def holds(self, query_id: str, batch: int, ends: Ends) -> bool:
-        """Whether a batch is there already. Refused if it can never come."""
+        """Whether a batch is already committed. Raises CommitRefused if it can never be."""
         table = open_table(self.uri)
         return table is not None and self._is_there(table, query_id, batch, ends)
 
     def commit(self, query_id: str, batch: Batch) -> bool:
-        """Commits a batch; False if it is there already. Refused if that cannot be told, or is somebody else's."""
+        """Commits a batch; False if already done. Raises CommitRefused on a mismatch, or if another query writes."""
         is_tried = False
         for _ in range(ATTEMPTS_MAX):
             try:
                 table = self._opened(query_id)
                 if self._is_there(table, query_id, batch.number, batch.ends):
                     if is_tried:
-                        raise Refused(
+                        raise CommitRefused(
                             f"Another run of {self.pipeline} has just committed batch {batch.number} to {self.uri}: "
                             "this one stops. Find out which of them shall go on, and stop the other."
                         )
@@ -89,19 +89,21 @@ class LakeTable:
             except Moved:
                 continue
             return True
-        raise Refused(f"{self.uri} was changed {ATTEMPTS_MAX} times while batch {batch.number} was to be committed.")
+        raise CommitRefused(
+            f"{self.uri} was changed {ATTEMPTS_MAX} times while batch {batch.number} was to be committed."
+        )
 
     def owner(self) -> str | None:
-        """The id of the query that writes here for this pipeline, if any does."""
+        """The id of the query that writes the pipeline's batches, if any."""
         table = open_table(self.uri)
         return None if table is None else self._owner(table)
 
     def ends(self) -> Ends | None:
-        """How far the pipeline has come in its topic, by its newest note in the table."""
+        """The end offsets of the pipeline in its topic, from its newest note in the table."""
         table = open_table(self.uri)
         return None if table is None else self._ends(table)
 
-    # --- looking
+    # --- reading
 
     def _opened(self, query_id: str) -> "DeltaTable":
         table = open_table(self.uri)
@@ -119,12 +121,14 @@ class LakeTable:
         if {each.name: str(each.type) for each in wanted.fields} != {
             each.name: str(each.type) for each in found.fields
         }:
-            raise Refused(
+            raise CommitRefused(
                 f"{self.uri} has other columns than {self.pipeline} writes: the table has {_columns(found)}; the "
                 f"pipeline {_columns(wanted)}. Change decode, or write to another table."
             )
         if bool(table.metadata().partition_columns) != self.is_by_day:
-            raise Refused(f"{self.uri} is not partitioned as partition_by says: change it, or write to another table.")
+            raise CommitRefused(
+                f"{self.uri} is not partitioned as partition_by says: change it, or write to another table."
+            )
 
     def _is_there(self, table: "DeltaTable", query_id: str, number: int, ends: Ends) -> bool:
         owner = self._owner(table)
@@ -138,13 +142,13 @@ class LakeTable:
         if last is None and number == 0:
             return False
         if last is None or last < number - 1:
-            raise Refused(
+            raise CommitRefused(
                 f"{self.uri} lacks batches of {self.pipeline}: the checkpoint is at batch {number}, the table "
                 f"{'has none' if last is None else f'ends with {last}'}. Was the table restored or made anew? To go on "
                 "where the table ends, move the checkpoint away and run again with --adopt."
             )
         if last > number:
-            raise Refused(
+            raise CommitRefused(
                 f"{self.uri} has batch {last} of {self.pipeline} already, the checkpoint is only at batch {number}. "
                 "Was the checkpoint restored? To go on where the table ends, move it away and run again with --adopt."
             )
@@ -152,22 +156,22 @@ class LakeTable:
 
     def _check_newcomer(self, owner: str | None, number: int) -> None:
         if owner is None and number > 0:
-            raise Refused(
+            raise CommitRefused(
                 f"{self.uri} knows nothing of {self.pipeline}, whose checkpoint is at batch {number}: earlier batches "
                 "would be missing. Was the table deleted? To fill it anew, move the checkpoint away."
             )
         if owner is not None and not self.may_adopt:
-            raise Refused(
+            raise CommitRefused(
                 f"{self.uri} is written by another checkpoint of {self.pipeline} (query {owner}). Beginning anew would "
                 "double its rows. Use the old checkpoint; or run with --adopt to go on where the table ends."
             )
 
     def _check_same(self, table: "DeltaTable", number: int, ends: Ends) -> None:
-        """A batch of the same number that ends elsewhere is another batch."""
+        """Raises CommitRefused if the batch of this number has other end offsets: it is another batch."""
         for note in notes(table):
             if note.pipeline == self.pipeline and note.batch == number:
                 if _plain(note.ends) != _plain(ends):
-                    raise Refused(
+                    raise CommitRefused(
                         f"Batch {number} of {self.pipeline} in {self.uri} is another than the checkpoint has. Was the "
                         "checkpoint restored? To go on where the table ends, move it away and run again with --adopt."
                     )
@@ -179,14 +183,14 @@ class LakeTable:
     # --- writing
 
     def _claim(self, table: "DeltaTable", query_id: str, batch: Batch) -> None:
-        """Makes the query the one whose batches are taken. The old one is refused from then on."""
+        """Makes the query the writer of the table. The old writer is refused from then on."""
         owner = self._owner(table)
         if owner == query_id:
             return
         if owner is not None:
             ends = self._ends(table)
             if ends is not None and (batch.starts is None or _plain(batch.starts) != _plain(ends)):
-                raise Refused(
+                raise CommitRefused(
                     f"{self.uri} has grown since {self.pipeline} was to go on from its end: another run still writes "
                     "to it. Stop that one, move the new checkpoint away, and run again with --adopt."
                 )

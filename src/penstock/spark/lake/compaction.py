@@ -1,9 +1,9 @@
-"""Small files become large ones, behind the stream's back and never in its way.
+"""Joins small files into large ones, without delaying the stream.
 
-Files are joined only when nothing was written to them for a while, and never those of the day that the stream is
-writing. What is committed are the same rows in other files (`dataChange` is false), on the version of the table that
-still had all of the old ones: if any of them is gone, somebody else was faster, and the new file is thrown away. The
-stream's own commits never wait: a commit of files that have just been joined does not disturb it.
+Files are joined only some time after they were written, and never those of the day that the stream is writing. The
+commit puts the same rows into other files (`dataChange` is false), on a version of the table that still has all of the
+old files: if one of them is gone, another writer was faster, and the new file is deleted. The stream's own commits
+never wait, and a commit of joined files does not disturb them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,27 +19,27 @@ from penstock.spark.lake.table import DataFile, Moved, live_files, open_table, s
 SMALL_DIVISOR = 2
 """A file of half the wanted size or more stays as it is."""
 FILES_MIN = 4
-"""Fewer small files are not worth writing their rows once more."""
+"""Fewer small files are not worth rewriting their rows."""
 ATTEMPTS_MAX = 20
 NOTE = '{"penstock":{"compaction":true}}'
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Small files of one day, which become one."""
+    """Small files of one day that are joined into one."""
 
     day: str | None
     files: tuple[DataFile, ...]
 
     @property
     def rows(self) -> int:
-        """How many they have together."""
+        """The number of rows in all files."""
         return sum(each.rows for each in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a round has done."""
+    """The files before and after a round, and the bytes written."""
 
     before: int
     after: int
@@ -47,7 +47,7 @@ class Joined:
 
 
 def groups_of(files: Iterable[DataFile], *, now_ms: int, quiet_ms: int, file_bytes: int) -> list[Group]:
-    """What is worth joining now, the oldest days first."""
+    """The groups worth joining now, the oldest days first."""
     known = sorted(files, key=lambda each: (each.day or "", each.written_ms, each.path))
     recent = [each.day or "" for each in known if now_ms - each.written_ms < quiet_ms]
     being_written = max(recent, default=None)
@@ -78,7 +78,7 @@ def _packed(day: str | None, files: Sequence[DataFile], file_bytes: int) -> Iter
 
 
 def join(uri: str, schema: pa.Schema, group: Group, *, is_by_day: bool) -> list[DataFile]:
-    """Writes the rows of a group into a new file. This is what a task does."""
+    """Writes the rows of a group into a new file. Runs in a task."""
     filesystem, root = table_files(uri)
     whole_bytes = 2 * sum(each.size_bytes for each in group.files) + 1
     with TableFiles(uri, is_by_day=is_by_day, file_bytes=whole_bytes) as writer:
@@ -102,7 +102,7 @@ def compact(
     run: Callable[[Group], list[DataFile]],
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> Joined:
-    """Joins what is worth it, group by group, as long as that is welcome. `run` joins one wherever there is room."""
+    """Joins the groups worth it, one by one, while `may_go_on` allows. `run` joins one group, such as in a task."""
     before = after = size_bytes = 0
     table = open_table(uri)
     groups = (
@@ -124,7 +124,7 @@ def compact(
 
 
 def _replace(uri: str, group: Group, made: Sequence[DataFile]) -> bool:
-    """Puts new files into the place of old ones; False if the old ones are not all there any more."""
+    """Replaces old files with new ones; False if an old one is gone, or after ATTEMPTS_MAX conflicts."""
     from dataclasses import replace
 
     written_ms = max(each.written_ms for each in group.files)

@@ -1,8 +1,8 @@
-"""Bad records into a topic of their own, whole, and with headers that say where they come from and what is wrong.
+"""Writes bad records to a dead letter topic, whole, with headers that name their origin and the error.
 
-The headers are those that Kafka's brokers write for share groups (KIP-1191), all of them texts, and two that Kafka
-Connect has. A record goes to the partition of its own number, modulo how many there are. Every letter is on the log
-before the batch that it comes from is committed; a task that runs again may write it again.
+The headers are those that Kafka's brokers write for share groups (KIP-1191), all of them strings, and two of Kafka
+Connect's. A record goes to the partition of its own number, modulo the number of partitions. Every letter is in the log
+before the batch of its record is committed; a task that runs again may write it again.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from penstock.client.blocking import SyncClient
 from penstock.client.errors import ClientError, Refused
-from penstock.client.producer import Producer
+from penstock.client.producer.producer import Producer
 from penstock.model.errors import ErrorCode
 from penstock.spark.project.connecting import connect
 from penstock.spark.project.plan import ClusterPlan
@@ -41,7 +41,7 @@ class Letter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPlan:
-    """Where letters go, and the name under which."""
+    """The cluster and topic for letters, and the pipeline that sends them."""
 
     cluster: ClusterPlan
     topic: str
@@ -49,7 +49,7 @@ class DeadLetterPlan:
 
 
 class DeadLetters:
-    """Sends letters; opens a connection when there is the first. Use it as a context manager."""
+    """Sends letters; connects at the first one. Use it as a context manager."""
 
     def __init__(self, plan: DeadLetterPlan) -> None:
         self._plan = plan
@@ -70,7 +70,7 @@ class DeadLetters:
                 self._client.close()
 
     def send(self, letters: Sequence[Letter]) -> None:
-        """Waits until all of them are on the log."""
+        """Sends letters and waits until all of them are in the log."""
         if not letters:
             return
         if self._client is None:
@@ -96,7 +96,7 @@ class DeadLetters:
                 each.value,
                 key=each.key,
                 headers=[*each.headers, *headers_of(each, self._plan.pipeline)],
-                partition=each.partition % count,  # dated now: by the time of an old record, retention would delete it
+                partition=each.partition % count,  # dated now: retention would delete one with an old timestamp
             )
             for each in letters
         ]
@@ -104,7 +104,7 @@ class DeadLetters:
 
 
 def headers_of(letter: Letter, pipeline: str) -> list[tuple[str, bytes]]:
-    """What is added to a record's own headers."""
+    """The headers added to a record's own."""
     texts = {
         "topic": letter.topic,
         "partition": str(letter.partition),
@@ -119,7 +119,7 @@ def headers_of(letter: Letter, pipeline: str) -> list[tuple[str, bytes]]:
 
 
 def letters_of(bad: "pa.RecordBatch", wrong: "Sequence[tuple[str, str]]") -> list[Letter]:
-    """Rows of the source, and the name of the error and the reason for each."""
+    """Letters from rows of the source, with the name of the error and the reason for each."""
     named = [name for name in ("topic", "partition", "offset", "key", "value", "headers") if name in bad.schema.names]
     return [
         Letter(

@@ -1,14 +1,14 @@
-"""Bytes into values, a whole column at a time, and apart from them the records that are not what they should be.
+"""Decodes keys and values, a whole column at a time, and separates the bad records.
 
-A record without a value is a tombstone and never bad. JSON is read strictly, because what is half read is half lost:
-one object, nothing behind it, and of each named field the type that it has in the schema, or null. Fields that the
-schema does not name are left out.
+A record without a value is a tombstone and never bad. JSON is parsed strictly, because a partly parsed value loses
+data: one object, nothing after it, and each field that the schema names has the type in the schema, or is null. Fields
+that the schema does not name are left out. An object without any field of the schema is bad: its row would be empty.
 
-Every value goes through orjson before Arrow sees it: Arrow's own reader is fast, and ends the process at `null` where
-it expects an object.
+Every value is parsed by orjson before Arrow parses it: Arrow's own reader is fast, but aborts the process at `null`
+where it expects an object.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,17 +20,18 @@ import pyarrow.json
 from penstock.spark.lake.dead_letters import Letter, letters_of
 
 _BLOCK_BYTES_MIN = 64
+NAMES_SHOWN_MAX = 10
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a value."""
+    """The error of a bad value."""
 
     kind: str
     reason: str
 
 
-class Found(NamedTuple):
-    """The values of a column; null where one is wrong."""
+class DecodedColumn(NamedTuple):
+    """The decoded values of a column, null if bad, and the errors by row."""
 
     values: pa.Array
     wrong: Mapping[int, Wrong]
@@ -38,7 +39,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """How keys and values are read: `none`, `text`, or `json` with the fields that are wanted."""
+    """How keys and values are decoded: `none`, `text`, or `json` with the wanted fields."""
 
     key: str = "none"
     value: str = "none"
@@ -46,33 +47,33 @@ class Decoder:
 
     @property
     def key_type(self) -> pa.DataType:
-        """What becomes of keys."""
+        """The type of decoded keys."""
         return pa.binary() if self.key == "none" else pa.string()
 
     @property
     def value_type(self) -> pa.DataType:
-        """What becomes of values."""
+        """The type of decoded values."""
         if self.fields is not None:
             return pa.struct(list(self.fields))
         return pa.binary() if self.value == "none" else pa.string()
 
     def decode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Letter]]:
-        """Good rows, decoded, and bad ones as they came."""
+        """The good rows, decoded, and the bad ones unchanged."""
         wrong: dict[int, Wrong] = {}
         decoded = batch
         for name, how in (("key", self.key), ("value", self.value)):
             if how != "none":
-                found = self._found(batch.column(name), name)
+                column = self._decode_column(batch.column(name), name)
                 index = decoded.schema.get_field_index(name)
-                decoded = decoded.set_column(index, pa.field(name, found.values.type), found.values)
-                wrong = {**found.wrong, **wrong}
+                decoded = decoded.set_column(index, pa.field(name, column.values.type), column.values)
+                wrong = {**column.wrong, **wrong}
         if not wrong:
             return decoded, []
         rows = sorted(wrong)
         letters = letters_of(batch.take(pa.array(rows)), [wrong[row] for row in rows])
         return decoded.filter(_all_but(rows, batch.num_rows)), letters
 
-    def _found(self, column: pa.Array, name: str) -> Found:
+    def _decode_column(self, column: pa.Array, name: str) -> DecodedColumn:
         if name == "value" and self.value == "json":
             return _documents(column, self.fields)
         return _texts(column, name)
@@ -81,15 +82,15 @@ class Decoder:
 # --- texts
 
 
-def _texts(column: pa.Array, name: str) -> Found:
+def _texts(column: pa.Array, name: str) -> DecodedColumn:
     try:
-        return Found(column.cast(pa.string()), {})
+        return DecodedColumn(column.cast(pa.string()), {})
     except pa.ArrowInvalid:
         return _each(column, lambda value: value.decode(), pa.string(), Wrong("NotText", f"the {name} is not UTF-8"))
 
 
-def _each(column: pa.Array, read: Callable[[bytes], object], kind: pa.DataType, otherwise: Wrong) -> Found:
-    """Row by row, where a column as a whole has failed."""
+def _each(column: pa.Array, read: Callable[[bytes], object], kind: pa.DataType, otherwise: Wrong) -> DecodedColumn:
+    """Decodes row by row, after a column as a whole has failed."""
     values: list[object] = []
     wrong: dict[int, Wrong] = {}
     for row, value in enumerate(column.to_pylist()):
@@ -98,29 +99,30 @@ def _each(column: pa.Array, read: Callable[[bytes], object], kind: pa.DataType, 
         except ValueError:
             values.append(None)
             wrong[row] = otherwise
-    return Found(pa.array(values, kind), wrong)
+    return DecodedColumn(pa.array(values, kind), wrong)
 
 
 # --- JSON
 
 
-def _documents(column: pa.Array, fields: pa.Schema | None) -> Found:
-    lines, wrong = _lines(column.to_pylist())
+def _documents(column: pa.Array, fields: pa.Schema | None) -> DecodedColumn:
+    names = None if fields is None else frozenset(fields.names)
+    lines, wrong = _lines(column.to_pylist(), names)
     rows = [row for row, line in enumerate(lines) if line is not None]
     if fields is None:
         kept = column if not wrong else pc.if_else(_all_but(sorted(wrong), len(column)), column, None)
-        return Found(kept.cast(pa.string()), wrong)
+        return DecodedColumn(kept.cast(pa.string()), wrong)
     texts = pa.array([lines[row] for row in rows], pa.binary())
     kind = pa.struct(list(fields))
     parts: list[pa.Array] = []
     _parse_parts(texts, rows, fields, parts, wrong)
     values = pa.concat_arrays([each.cast(kind) for each in parts]) if parts else pa.array([], kind)
     places = {row: place for place, row in enumerate(row for row in rows if row not in wrong)}
-    return Found(values.take(pa.array([places.get(row) for row in range(len(column))], pa.int64())), wrong)
+    return DecodedColumn(values.take(pa.array([places.get(row) for row in range(len(column))], pa.int64())), wrong)
 
 
-def _lines(values: Sequence[bytes | None]) -> tuple[list[bytes | None], dict[int, Wrong]]:
-    """Each document in one line; None for what is no document."""
+def _lines(values: Sequence[bytes | None], names: frozenset[str] | None) -> tuple[list[bytes | None], dict[int, Wrong]]:
+    """Each document in one line; None for a value that is null or bad. `names` are the fields of the schema, if any."""
     lines: list[bytes | None] = []
     wrong: dict[int, Wrong] = {}
     for row, value in enumerate(values):
@@ -133,16 +135,23 @@ def _lines(values: Sequence[bytes | None]) -> tuple[list[bytes | None], dict[int
             else:
                 if not isinstance(document, dict):
                     wrong[row] = Wrong("NotJson", "the value is JSON, but not an object")
+                elif names is not None and names.isdisjoint(document):
+                    wrong[row] = Wrong("NotOfSchema", _stray(document, names))
                 else:
                     line = orjson.dumps(document) if b"\n" in value or b"\r" in value else value
         lines.append(line)
     return lines, wrong
 
 
+def _stray(document: Mapping[str, object], names: Iterable[str]) -> str:
+    wanted, found = (", ".join(sorted(each)[:NAMES_SHOWN_MAX]) for each in (names, document))
+    return f"the value has no field of the schema: it has {found or 'none at all'}, the schema {wanted}"
+
+
 def _parse_parts(
     texts: pa.Array, rows: Sequence[int], fields: pa.Schema, parts: list[pa.Array], wrong: dict[int, Wrong]
 ) -> None:
-    """Parses all at once; if that fails, each half, until it is known which documents do not fit."""
+    """Parses all at once; if that fails, each half, until the documents that do not fit are found."""
     if not rows:
         return
     try:
@@ -157,7 +166,7 @@ def _parse_parts(
 
 
 def _parsed(texts: pa.Array, fields: pa.Schema) -> pa.Array:
-    """Documents that are known to be objects, one in each line."""
+    """Parses documents that are known to be objects in one line each."""
     count = len(texts)
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), texts), b"\n")[0].as_buffer()
     read = pyarrow.json.ReadOptions(use_threads=False, block_size=max(_BLOCK_BYTES_MIN, joined.size + 1))
@@ -170,7 +179,7 @@ def _parsed(texts: pa.Array, fields: pa.Schema) -> pa.Array:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """What Arrow reads from JSON in place of what it cannot."""
+    """The type to parse from JSON: a string for a date, which Arrow does not parse."""
     if pa.types.is_date32(kind):
         return pa.string()
     if pa.types.is_struct(kind):

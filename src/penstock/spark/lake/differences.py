@@ -1,7 +1,7 @@
-"""Which rows differ, by name: those that are missing, there twice, altered, or not of the topic.
+"""Finds the rows that differ: missing, doubled, altered, or not in the topic.
 
-Only for partitions and hours whose sums differ. Each side gives a mark for each of its rows there (partition, offset,
-and the row's hash: some twenty bytes, however large the row is), and marks of one offset are brought together.
+Only partitions and hours whose sums differ are compared. Each side gives a mark for each of its rows there (partition,
+offset, and the row's hash: some twenty bytes, however large the row is), and marks are grouped by offset.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,11 +28,11 @@ MARKS = pa.schema(
 MARKS_DDL = "partition INT, offset BIGINT, hash BIGINT, log INT, table INT"
 MISSING, DOUBLED, ALTERED, STRANGE = "missing", "doubled", "altered", "not in the topic"
 Span = tuple[int, int]
-"""The first offset, and the end."""
+"""The first offset, and the end offset."""
 
 
 class Difference(NamedTuple):
-    """An offset at which the sides are not the same."""
+    """An offset at which the sides differ."""
 
     partition: int
     offset: int
@@ -41,7 +41,7 @@ class Difference(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """In a word."""
+        """The kind of difference."""
         if not self.table_rows:
             return MISSING
         if not self.log_rows:
@@ -54,7 +54,7 @@ class Difference(NamedTuple):
 
 
 def spans_of(places: Iterable[Place], *sides: Tallies) -> dict[int, list[Span]]:
-    """By partition, the offsets that either side has at these places; neighbours and overlaps become one."""
+    """By partition, the offsets of either side at these places; adjacent and overlapping ranges are merged."""
     found: dict[int, list[Span]] = {}
     for place in sorted(places):
         for tallies in sides:
@@ -76,7 +76,7 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 def log_marks(
     batches: Iterable[pa.RecordBatch], decoder: Decoder, places: Collection[Place]
 ) -> Iterator[pa.RecordBatch]:
-    """What should be in the table. This is what a task does."""
+    """Marks of the rows that should be in the table. Runs in a task."""
     for batch in batches:
         good, _ = decoder.decode(batch)
         yield _marks(good, places, is_log=True)
@@ -85,7 +85,7 @@ def log_marks(
 def table_marks(
     uri: str, schema: pa.Schema, paths: Iterable[str], spans: Mapping[int, Collection[Span]], places: Collection[Place]
 ) -> Iterator[pa.RecordBatch]:
-    """What is there. This is what a task does; of a file it reads only the row groups that have such offsets."""
+    """Marks of the rows in the table. Runs in a task; reads only the row groups that can have these offsets."""
     filesystem, root = table_files(uri)
     for path in paths:
         with filesystem.open_input_file(f"{root}/{path}") as source:

@@ -1,8 +1,8 @@
-"""Parquet files in a table's directory: rows in, descriptions out.
+"""Writes Parquet files in a table's directory: rows in, descriptions out.
 
-Names are never used twice: whatever a task leaves behind that fails, is repeated or runs twice is an orphan that no
-commit names, and never a double. Rows are held until they make a row group, a file grows until it is large enough, and
-both have bounds, so that a task needs the same memory for a megabyte and for a terabyte.
+File names are never reused: a file left behind by a task that fails, is repeated or runs twice is an orphan that no
+commit names, and never a duplicate. Rows are held until they make a row group, a file grows until it is large enough,
+and both have bounds, so that a task needs the same memory for a megabyte and for a terabyte.
 """
 
 import contextlib
@@ -25,20 +25,20 @@ from penstock.spark.lake.table import DAY, DataFile
 
 MIB = 1024 * 1024
 ROW_GROUP_BYTES = 32 * MIB
-"""Of rows in memory; on disk it is less."""
+"""The size of the rows in memory; on disk it is less."""
 HELD_BYTES_MAX = 96 * MIB
 BATCH_ROWS = 65_536
 OPEN_MAX = 16
 COMPRESSION = "zstd"
 COUNTED = ("partition", "offset", "timestamp")
-"""Columns whose least and greatest value readers use to skip files."""
+"""Columns whose minimum and maximum readers use to skip files."""
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def table_files(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
-    """Where the files of a table are."""
+    """The file system and the directory of a table."""
     filesystem, path = pyarrow.fs.FileSystem.from_uri(uri)
     return filesystem, path.rstrip("/")
 
@@ -46,26 +46,26 @@ def table_files(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
 def stored_rows(
     file: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a file, of all its row groups or some. Whoever wrote it, they have the types of the table."""
+    """Rows of a file, of all its row groups or some, cast to the types of the table."""
     for batch in file.iter_batches(BATCH_ROWS, row_groups=groups):
         yield batch.select(schema.names).cast(schema)
 
 
 def delete_file(filesystem: pyarrow.fs.FileSystem, path: str) -> None:
-    """Removes what no commit names; if that fails, it is an orphan more."""
+    """Deletes a file that no commit names; if that fails, it stays as an orphan."""
     with contextlib.suppress(OSError):
         filesystem.delete_file(path)
 
 
 class TableFiles:
-    """Writes the rows of one task. Use it as a context manager: after an error, nothing is left behind."""
+    """Writes the rows of one task. Use it as a context manager: after an error, its files are deleted."""
 
     def __init__(self, uri: str, *, is_by_day: bool, file_bytes: int) -> None:
         self._filesystem, self._root = table_files(uri)
         self._is_by_day = is_by_day
         self._file_bytes = file_bytes
         self._open: dict[int | None, _File] = {}
-        """By day, the one longest unused first."""
+        """By day, least recently used first."""
         self._done: list[DataFile] = []
 
     def __enter__(self) -> Self:
@@ -78,7 +78,7 @@ class TableFiles:
             self._discard()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """More rows."""
+        """Adds rows."""
         if not self._is_by_day:
             if batch.num_rows:
                 self._add_to(None, batch)
@@ -87,7 +87,7 @@ class TableFiles:
             self._add_to(day, rows)
 
     def finish(self) -> list[DataFile]:
-        """All files, whole and on disk."""
+        """All files, complete and on disk."""
         for day in list(self._open):
             self._close(day)
         return self._done
@@ -123,7 +123,7 @@ class TableFiles:
 
 
 class _File:
-    """One file that grows."""
+    """One file being written."""
 
     def __init__(self, filesystem: pyarrow.fs.FileSystem, root: str, directory: str, schema: pa.Schema) -> None:
         self.path = f"{directory}part-{uuid.uuid4()}.{COMPRESSION}.parquet"
@@ -139,17 +139,17 @@ class _File:
 
     @property
     def size_bytes(self) -> int:
-        """On disk so far."""
+        """The bytes on disk so far."""
         return int(self._sink.tell())
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """More rows, held until they are worth a row group."""
+        """Adds rows, held until they are worth a row group."""
         self._held.append(rows)
         self.held_bytes += rows.nbytes
         self._stats.add(rows)
 
     def flush(self) -> None:
-        """Writes what is held as a row group."""
+        """Writes the held rows as a row group."""
         if self._held:
             table = pa.Table.from_batches(self._held, self._schema)
             self._held.clear()
@@ -157,13 +157,13 @@ class _File:
             self._writer.write_table(table, row_group_size=max(1, table.num_rows))
 
     def finish(self, day: str | None) -> DataFile:
-        """Nothing more comes."""
+        """Completes the file and describes it."""
         self.flush()
         self._writer.close()
         size_bytes = self.size_bytes
         self._sink.close()
         if isinstance(self._filesystem, pyarrow.fs.LocalFileSystem):
-            # A table must not name a file that a power cut takes away.
+            # A table must not name a file that a power failure can destroy.
             for path in (self._whole_path, os.path.dirname(self._whole_path)):
                 _sync(path)
         return DataFile(
@@ -171,14 +171,14 @@ class _File:
         )
 
     def abandon(self) -> None:
-        """Nobody will read it."""
+        """Closes a file that will not be used."""
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
             self._sink.close()
 
 
 def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-    """Values that come once gain nothing from a dictionary, nor do readers from their least and greatest one."""
+    """A Parquet writer: no dictionary for unique values, no statistics for raw keys and values; neither would help."""
     rising = [name for name in ("offset", "timestamp") if name in schema.names]
     plain = [each.name for each in schema if each.name in ("key", "value") and pa.types.is_binary(each.type)]
     leaves = [leaf for each in schema if each.name not in plain for leaf in _leaves(each.name, each.type)]
@@ -193,7 +193,7 @@ def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
-    """The columns of a file that a column of ours becomes, by Parquet's names."""
+    """The Parquet names of the leaf columns that store a column."""
     if pa.types.is_struct(kind):
         for each in kind:
             yield from _leaves(f"{path}.{each.name}", each.type)
@@ -207,7 +207,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 class Stats:
-    """How many rows, and the least and greatest values of a few columns."""
+    """The number of rows, and the minimum and maximum of a few columns."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -215,7 +215,7 @@ class Stats:
         self._most: dict[str, int] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """More rows."""
+        """Adds rows."""
         self.rows += rows.num_rows
         for name in COUNTED:
             if name in rows.schema.names and rows.num_rows:
@@ -225,7 +225,7 @@ class Stats:
                 self._most[name] = max(most, self._most.get(name, most))
 
     def to_json(self) -> str:
-        """As Delta has it. A time that is no date is left out: readers would stumble over it."""
+        """The statistics in Delta's format. A timestamp outside the calendar is left out: readers would fail on it."""
         names = [name for name in self._least if name != "timestamp" or self._has_dates]
         return json.dumps(
             {
@@ -243,7 +243,7 @@ class Stats:
 
 
 def day_text(day: int) -> str:
-    """2026-01-31."""
+    """A day in ISO form, such as 2026-01-31."""
     return (_EPOCH_DAY + timedelta(days=day)).isoformat()
 
 

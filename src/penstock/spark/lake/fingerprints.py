@@ -1,8 +1,8 @@
-"""Rows in numbers that can be compared without bringing them together: how many, from where to where, and a sum.
+"""Summarizes rows so that they can be compared without a join: count, offset range, and sum of hashes.
 
-Rows are counted by partition and hour. The sum is of 64-bit hashes of whole rows, so it does not depend on the order in
-which they come, nor on how they are spread over tasks; one that is missing, there twice or other than it was changes
-it. It guards against mistakes, not against malice.
+Rows are counted by partition and hour. The sum is of 64-bit hashes of whole rows, so it does not depend on the order of
+the rows, nor on their distribution over tasks; a missing, doubled or altered row changes it. It guards against
+mistakes, not against malice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,17 +28,17 @@ class Place(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Rows of one place."""
+    """The summary of the rows of one place."""
 
     rows: int
     first: int
-    """The least offset."""
+    """The lowest offset."""
     last: int
     total: int
     """The sum of hashes, modulo 2^64."""
 
     def joined(self, other: "Tally") -> "Tally":
-        """Both together."""
+        """The sum of both."""
         total = (self.total + other.total) & _MASK
         return Tally(self.rows + other.rows, min(self.first, other.first), max(self.last, other.last), total)
 
@@ -47,7 +47,7 @@ Tallies = Mapping[Place, Tally]
 
 
 def tallied(batch: pa.RecordBatch) -> dict[Place, Tally]:
-    """The rows of a batch."""
+    """The tallies of a batch."""
     if not batch.num_rows:
         return {}
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
@@ -74,7 +74,7 @@ def hours_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def merged(many: Iterable[Tallies]) -> dict[Place, Tally]:
-    """All of them together."""
+    """The sum of all."""
     found: dict[Place, Tally] = {}
     for each in many:
         for place, tally in each.items():
@@ -123,7 +123,7 @@ def _text_hashes(column: pa.Array) -> Hashes:
 
 
 def _list_hashes(column: pa.Array) -> Hashes:
-    """Elements weighted by their place in the list."""
+    """Hashes of lists, whose elements are weighted by their position."""
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     elements = _hashes(column.flatten())
     ends = np.cumsum(lengths)
@@ -134,7 +134,7 @@ def _list_hashes(column: pa.Array) -> Hashes:
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """SplitMix64's last steps: every bit of the input counts in every bit of the output."""
+    """SplitMix64's last steps: every bit of the input affects every bit of the output."""
     mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""What a row is in the table: the columns of the source, decoded, and the day that it lies under."""
+"""The rows of a table: the columns of the source, decoded, and the day that partitions the table."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from penstock.spark.lake.table import DAY
 
 US_PER_DAY = 86_400_000_000
 DAY_FIRST, DAY_LAST = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31: what every reader takes for a date."""
+"""0001-01-01 and 9999-12-31: the range that every reader accepts as a date."""
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
 
 def table_schema(key: pa.DataType, value: pa.DataType, *, has_headers: bool, is_by_day: bool) -> pa.Schema:
-    """The table's columns. Anything may be null in a table that is to grow for years."""
+    """The table's columns. All are nullable, because the table is to grow for years."""
     fields = {
         "key": key,
         "value": value,
@@ -31,7 +31,7 @@ def table_schema(key: pa.DataType, value: pa.DataType, *, has_headers: bool, is_
 
 
 def by_day(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """A batch cut by the day of its timestamps, in UTC, as days since 1970; None for a time that is no date."""
+    """Splits a batch by the UTC day of its timestamps, in days since 1970; None for a day outside the calendar."""
     if not batch.num_rows:
         return
     days = batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False) // US_PER_DAY

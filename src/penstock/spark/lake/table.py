@@ -1,10 +1,10 @@
 """A Delta table, changed by compare-and-set only.
 
-delta-rs would rather bring a change to the newest version by itself, and lets through what must not pass: two changes
-that remove the same files, or a batch that is there already. So a change is made to the version that was looked at, or
-not at all: `Moved` says that somebody else was faster, and whoever wants the change looks again.
+By default, delta-rs rebases a change onto the newest version, and accepts changes that must be refused: two changes
+that remove the same files, or a batch that is already committed. So a change is made to the version that was read, or
+not at all: `Moved` reports that another writer was faster, and the caller reads the table again.
 
-Tables keep to the base protocol (no deletion vectors, no column mapping), so that every reader of Delta reads them.
+Tables keep to the base protocol (no deletion vectors, no column mapping), so that every Delta reader can read them.
 """
 
 import json
@@ -23,51 +23,51 @@ if TYPE_CHECKING:
 
 DAY = "day"
 MARK = "penstockCommit"
-"""Tells a commit of ours from one that somebody else made under the same number."""
+"""Distinguishes our commit from another writer's commit of the same version."""
 LOOK_BACK = 200
-"""How many commits are looked at for a note; the notes that matter are among the newest."""
+"""How many commits are searched for a note; the notes that matter are among the newest."""
 
 
 class Moved(Exception):
-    """The table is not at the version any more that was looked at."""
+    """The table is no longer at the version that was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file that lies in the table's directory; whether it belongs to the table, a commit says."""
+    """A Parquet file in the table's directory; it belongs to the table once a commit adds it."""
 
     path: str
-    """Below the table."""
+    """Relative to the table."""
     size_bytes: int
     rows: int
     day: str | None
-    """The partition; None also where there are no partitions."""
+    """The partition; None also if the table has no partitions."""
     stats: str
-    """In JSON, as Delta has it."""
+    """In Delta's JSON format."""
     written_ms: int
     """When its rows were written for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What we write beside a commit."""
+    """The metadata that we write with a commit."""
 
     pipeline: str
     query_id: str
     batch: int
     ends: Mapping[str, Mapping[str, int]]
-    """How far the topic has been read, as a checkpoint has it."""
+    """The end offsets in the topic, in the form of a checkpoint."""
     rows: int
     bad: int
 
     def to_json(self) -> str:
-        """As it stands in the log."""
+        """The note as stored in the Delta log."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return json.dumps({"penstock": fields}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: object) -> "Note | None":
-        """None if somebody else wrote it."""
+        """Parses a note; None if another writer wrote the metadata."""
         try:
             return cls(**json.loads(text)["penstock"])  # type: ignore[arg-type]
         except (TypeError, ValueError, KeyError):
@@ -83,7 +83,7 @@ def open_table(uri: str) -> DeltaTable | None:
 
 
 def create_table(uri: str, schema: "pa.Schema", *, is_by_day: bool, properties: Mapping[str, str]) -> None:
-    """An empty one. Moved if there is one."""
+    """Creates an empty table. Raises Moved if there is one."""
     try:
         DeltaTable.create(
             uri,
@@ -119,9 +119,9 @@ def swap(
     app: Transaction | None,
     note: str,
 ) -> None:
-    """Adds and removes files and notes how far the application is, all at once.
+    """Adds and removes files and records the application's progress, in one commit.
 
-    Files that replace others hold the same rows: whoever follows the table sees nothing new.
+    Files that replace others hold the same rows: readers that follow the table see no change.
     """
     now_ms = time.time_ns() // 1_000_000
     is_by_day = DAY in table.metadata().partition_columns
@@ -146,14 +146,14 @@ def swap(
     except DeltaError as error:
         if _is_written(
             table, before + 1, mark
-        ):  # it was written; what came after it failed, such as a checkpoint of the log
+        ):  # the commit was written; a later step failed, such as a checkpoint of the log
             return
         _check_moved(table, before, error)
         raise
 
 
 def live_files(table: DeltaTable) -> list[DataFile]:
-    """What the table is made of."""
+    """The files of the table."""
     import pyarrow as pa
 
     found = pa.table(table.get_add_actions(flatten=True))  # type: ignore[arg-type,unused-ignore]
@@ -166,20 +166,20 @@ def live_files(table: DeltaTable) -> list[DataFile]:
 
 
 def stored_schema(table: DeltaTable) -> "pa.Schema":
-    """The columns that lie in files: all but the one by which the table is partitioned."""
+    """The columns stored in files: all but the one by which the table is partitioned."""
     import pyarrow as pa
 
     return pa.schema([each for each in pa.schema(table.schema().to_arrow()) if each.name != DAY])
 
 
 def notes(table: DeltaTable) -> Iterable[Note]:
-    """What we wrote beside the last commits, the newest first."""
+    """Our notes of the last commits, the newest first."""
     for _, note in noted(table):
         yield note
 
 
 def noted(table: DeltaTable) -> Iterable[tuple[int, Note]]:
-    """The same, with the time of each commit in milliseconds."""
+    """Like `notes`, with the time of each commit in milliseconds."""
     for commit in table.history(LOOK_BACK):
         if (note := Note.from_json(commit.get("userMetadata"))) is not None:
             yield commit["timestamp"], note

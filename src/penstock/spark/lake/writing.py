@@ -1,6 +1,6 @@
-"""What a task does with its part of a micro-batch: good rows into files, bad ones where they belong, a report back.
+"""Writes a task's part of a micro-batch: good rows to files, bad ones according to the policy; returns a report.
 
-Nothing that a task does shows in the table before the driver commits what the reports name.
+Nothing that a task writes is visible in the table before the driver commits the files that the reports name.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from penstock.spark.project.plan import Bad
 
 
 class BadRecord(Exception):
-    """A record cannot be read, and the pipeline is to stop at such a one."""
+    """A record cannot be decoded, and the pipeline is to stop at a bad record."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What tasks are told."""
+    """The settings of the tasks."""
 
     uri: str
     pipeline: str
@@ -37,7 +37,7 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task has done."""
+    """The result of a task."""
 
     files: tuple[DataFile, ...]
     bad: int
@@ -46,22 +46,22 @@ class Report:
 
     @property
     def rows(self) -> int:
-        """How many went into files."""
+        """The number of rows in the files."""
         return sum(each.rows for each in self.files)
 
     def to_json(self) -> str:
-        """As it travels."""
+        """The report as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Report":
-        """As it arrives."""
+        """Parses a report."""
         found = json.loads(text)
         return cls(tuple(DataFile(**each) for each in found["files"]), found["bad"], found["newest_us"])
 
 
 def write(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Report:
-    """The whole part, or an error and nothing left behind."""
+    """Writes the whole part; on an error, deletes the files."""
     bad_count, newest_us = 0, None
     with contextlib.ExitStack() as held:
         files = held.enter_context(TableFiles(plan.uri, is_by_day=plan.is_by_day, file_bytes=plan.file_bytes))

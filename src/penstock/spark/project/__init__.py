@@ -1,1 +1,1 @@
-"""`penstock.yml`: what the file says, and everything that can be wrong with it before anything runs."""
+"""Reads `penstock.yml`, and finds its errors before any pipeline runs."""

@@ -1,4 +1,4 @@
-"""What `penstock.yml` says, as values: the cluster, Spark, and the pipelines. Paths are relative to the file."""
+"""The content of `penstock.yml` as values: the cluster, Spark, and the pipelines. Paths are relative to the file."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 
-from penstock.client.bootstrap import default_bootstrap, parse_addresses
+from penstock.client.bootstrap import find_cluster, parse_addresses
 from penstock.spark.project.quantities import parse_size_bytes, parse_time_ms
 from penstock.spark.project.sections import ProjectError, Section, nearest, read_yaml
 
@@ -29,7 +29,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class Bad(Enum):
-    """What happens to records that cannot be read, or that are gone."""
+    """The policy for records that cannot be decoded, or that are lost."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -38,7 +38,7 @@ class Bad(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to do, and the topic that takes notice of it."""
+    """A policy, and the topic to which it reports."""
 
     what: Bad
     topic: str | None = None
@@ -46,7 +46,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """Where the records are. `kafka` has the settings of Kafka's clients, such as security.protocol."""
+    """The cluster to read. `kafka` has the settings of Kafka's clients, such as security.protocol."""
 
     bootstrap: str
     kafka: Mapping[str, str]
@@ -54,7 +54,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """What Spark is started with."""
+    """The settings of Spark."""
 
     master: str
     checkpoints: Path
@@ -64,19 +64,19 @@ class SparkPlan:
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """A topic and where to begin in it when there is no checkpoint."""
+    """A topic, and where to start in it if there is no checkpoint."""
 
     topic: str
     start: str
-    """`earliest`, `latest`, or a moment in milliseconds."""
+    """`earliest`, `latest`, or a timestamp in milliseconds."""
     has_headers: bool
     group: str | None
-    """The consumer group that shows how far the pipeline is."""
+    """The consumer group to which the pipeline commits its progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """What the bytes are. A schema is in Spark's DDL, such as `id BIGINT, amount DOUBLE`."""
+    """The encoding of keys and values. A schema is in Spark's DDL, such as `id BIGINT, amount DOUBLE`."""
 
     key: str = "none"
     value: str = "none"
@@ -90,7 +90,7 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Whether small files are joined, and how long nothing must have been written to them."""
+    """Whether small files are joined, and how old they must be."""
 
     is_on: bool
     quiet_ms: int
@@ -98,7 +98,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class ToDelta:
-    """A table."""
+    """The target table."""
 
     uri: str
     is_by_day: bool
@@ -108,7 +108,7 @@ class ToDelta:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A topic goes into a table, each record once."""
+    """Writes a topic to a table, each record once."""
 
     name: str
     source: From
@@ -122,7 +122,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A lake's table is held against its topic."""
+    """Compares a lake's table with its topic."""
 
     name: str
     of: str
@@ -143,30 +143,30 @@ class Project:
     pipelines: Mapping[str, Pipeline]
 
     def pipeline(self, name: str) -> Pipeline:
-        """One of them."""
+        """The pipeline of this name."""
         if name not in self.pipelines:
             raise ProjectError(f"{self.path} has no pipeline {name}: {nearest(name, list(self.pipelines))}")
         return self.pipelines[name]
 
     def lake(self, name: str) -> Lake:
-        """One of them that is a lake."""
+        """The lake of this name."""
         found = self.pipeline(name)
         if not isinstance(found, Lake):
             raise ProjectError(f"{name} is no lake.")
         return found
 
     def checkpoint(self, name: str) -> Path:
-        """Where a pipeline notes how far it is."""
+        """The checkpoint directory of a pipeline."""
         return self.spark.checkpoints / name
 
 
 def read_project(path: Path = FILE) -> Project:
-    """Everything, or the first thing that is wrong."""
+    """Reads the file, or raises its first error."""
     return project_of(read_yaml(path), path)
 
 
 def project_of(found: object, path: Path) -> Project:
-    """The same from what was read."""
+    """Builds a project from parsed YAML."""
     whole = Section(found, str(path), ("version", "cluster", "spark", "pipelines"))
     if (version := whole.text("version", VERSION)) != VERSION:
         raise ProjectError(f"{path} is of version {version}, and this is for version {VERSION}: upgrade penstock.")
@@ -189,12 +189,15 @@ def _cluster(whole: Section, home: Path) -> ClusterPlan:
     section = whole.section("cluster", ("bootstrap", "kafka", "cold_tier"))
     if "cold_tier" in section:
         raise ProjectError(f"{section.path('cold_tier')} is not built yet: leave it out.")
-    bootstrap = ",".join(section.texts("bootstrap")) or default_bootstrap(home)
+    kafka = {name.removeprefix("kafka."): value for name, value in section.pairs("kafka").items()}
+    bootstrap = ",".join(section.texts("bootstrap"))
     try:
+        if not bootstrap:
+            found = find_cluster(directory=home)
+            bootstrap, kafka = found.bootstrap, {**found.properties, **kafka}
         parse_addresses(bootstrap)
     except ValueError as error:
         raise ProjectError(f"{section.path('bootstrap')}: {error}.") from None
-    kafka = {name.removeprefix("kafka."): value for name, value in section.pairs("kafka").items()}
     return ClusterPlan(bootstrap, kafka)
 
 

@@ -16,17 +16,17 @@ _MS = {
 
 
 def parse_size_bytes(text: str) -> int:
-    """Bytes; ValueError says what was expected."""
+    """Parses a size into bytes; the ValueError says what was expected."""
     return _parse(text, _SHIFT_FACTORS, "a size such as 512 MB or 2 GB")
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds; ValueError says what was expected."""
+    """Parses a time into milliseconds; the ValueError says what was expected."""
     return _parse(text, _MS, "a time such as 10 seconds or 1 minute")
 
 
 def show_bytes(count: float) -> str:
-    """For people."""
+    """A size with its unit."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if count >= 100 or unit == "B" else f"{count:.1f} {unit}"
@@ -35,7 +35,7 @@ def show_bytes(count: float) -> str:
 
 
 def show_ms(span_ms: int) -> str:
-    """For people, in the largest unit that is exact."""
+    """A time in the largest unit that is exact."""
     for unit, factor in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000)):
         if span_ms and span_ms % factor == 0:
             count = span_ms // factor

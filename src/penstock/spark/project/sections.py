@@ -1,7 +1,7 @@
-"""A YAML file as nested sections of texts, in which a misspelt, doubled or missing key is told by name.
+"""A YAML file as nested sections of strings; a misspelt, doubled or missing key is reported by name.
 
-Every scalar is a text: what it means is decided where it is used, never by YAML (for which `no` is false and `1:30` is
-ninety). `${NAME}` stands for a variable of the environment, so that a file holds no password.
+Every scalar is a string: its meaning is decided where it is used, never by YAML (for which `no` is false and `1:30` is
+ninety). `${NAME}` stands for an environment variable, so that a file need not hold a password.
 """
 
 import difflib
@@ -17,18 +17,18 @@ _LIKELY = 0.6
 
 
 class ProjectError(ValueError):
-    """Something in the file that cannot be meant; the sentence says what to do about it."""
+    """An error in the file; the message says how to correct it."""
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """How a sentence about an unknown name goes on."""
+    """The end of a message about an unknown name: the closest name, or all known names."""
     if close := difflib.get_close_matches(name, known, n=1, cutoff=_LIKELY):
         return f"did you mean {close[0]}?"
     return f"there are {', '.join(known)}."
 
 
 class Section:
-    """Keys and what they hold. `where` is the way to it, for whoever must find it in the file."""
+    """Keys and their values. `where` is the path of the section, for error messages."""
 
     def __init__(self, found: object, where: str, known: Sequence[str]) -> None:
         self.where = where
@@ -43,11 +43,11 @@ class Section:
         return name in self._found
 
     def path(self, name: str) -> str:
-        """The way to a key."""
+        """The path of a key."""
         return f"{self.where}.{name}"
 
     def text(self, name: str, otherwise: str | None = None) -> str:
-        """A text that must be there unless there is another for this case."""
+        """A string, required unless `otherwise` is given."""
         found = self._found.get(name, otherwise)
         if found is None:
             raise ProjectError(f"{self.where} lacks {name}.")
@@ -56,7 +56,7 @@ class Section:
         return found
 
     def parsed(self, name: str, parse: Callable[[str], T], otherwise: T) -> T:
-        """A text with a meaning; ValueError of `parse` becomes a sentence."""
+        """A string converted by `parse`, whose ValueError becomes a ProjectError."""
         if name not in self._found:
             return otherwise
         try:
@@ -67,18 +67,18 @@ class Section:
             raise ProjectError(f"{self.path(name)}: {error}.") from None
 
     def one_of(self, name: str, allowed: Sequence[str], otherwise: str) -> str:
-        """One of some words."""
+        """One of the allowed strings."""
         found = self.text(name, otherwise)
         if found not in allowed:
             raise ProjectError(f"{self.path(name)} cannot be {found}: {nearest(found, allowed)}")
         return found
 
     def truth(self, name: str, *, otherwise: bool) -> bool:
-        """Whether."""
+        """A boolean."""
         return self.one_of(name, ("true", "false"), str(otherwise).lower()) == "true"
 
     def texts(self, name: str, otherwise: Sequence[str] = ()) -> tuple[str, ...]:
-        """Several texts; one may stand alone."""
+        """A list of strings, or one string of comma-separated parts."""
         found = self._found.get(name, list(otherwise))
         if isinstance(found, str):
             found = [part.strip() for part in found.split(",")]
@@ -87,22 +87,22 @@ class Section:
         return tuple(found)
 
     def section(self, name: str, known: Sequence[str]) -> "Section":
-        """A section below; empty if it is not there."""
+        """A nested section; empty if it is missing."""
         return Section(self._found.get(name, {}), self.path(name), known)
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Names and texts that others know."""
+        """Names and strings that are not checked here."""
         found = self._found.get(name, {})
         if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
             raise ProjectError(f"{self.path(name)} must hold names and texts, not {_shown(found)}.")
         return dict(found)
 
     def raw(self, name: str) -> object:
-        """Whatever is there."""
+        """The value as it is."""
         return self._found.get(name)
 
     def named(self, name: str) -> Iterator[tuple[str, object]]:
-        """Sections whose names the file chooses."""
+        """The nested sections of a section whose names the file chooses."""
         found = self._found.get(name, {})
         if not isinstance(found, dict):
             raise ProjectError(f"{self.path(name)} must hold sections by name, not {_shown(found)}.")
@@ -110,7 +110,7 @@ class Section:
 
 
 def read_yaml(path: Path) -> object:
-    """Dictionaries, lists and texts."""
+    """Reads a file into dictionaries, lists and strings."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -121,11 +121,11 @@ def read_yaml(path: Path) -> object:
 
 
 def parse_yaml(text: str, name: str) -> object:
-    """The same from a text; `name` is for the reader of an error."""
+    """Like `read_yaml`, from a string; `name` is for error messages."""
     import yaml
 
     class Loader(yaml.BaseLoader):
-        """Leaves scalars alone."""
+        """Leaves scalars as strings, and refuses doubled keys."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             keys = [key.value for key, _ in node.value]

@@ -1,1 +1,1 @@
-"""Runs the pipelines of `penstock.yml`: a session, queries that go on from their checkpoints, and how far they are."""
+"""Runs the pipelines of `penstock.yml`: a session, queries that resume from their checkpoints, and their progress."""

@@ -1,6 +1,6 @@
 """Audits on a session: tasks count the topic and the table, the driver compares, and the result goes to a table.
 
-Where they differ, and only there, both are read once more, and rows are brought together by offset.
+Where the counts differ, and only there, both sides are read again, and rows are compared by offset.
 """
 
 import logging
@@ -47,7 +47,7 @@ log = logging.getLogger("penstock.spark")
 
 
 def audit_once(spark: "SparkSession", project: Project, audit: Audit) -> Verdict:
-    """Holds a table against its topic, as far as the table says that it goes, and writes down what came out."""
+    """Compares a table with its topic, up to the end offsets noted in the table, and writes the result."""
     from deltalake import write_deltalake
 
     sides = Sides(spark, project, project.lake(audit.of))
@@ -61,7 +61,7 @@ def audit_once(spark: "SparkSession", project: Project, audit: Audit) -> Verdict
 
 
 def page_path(project: Project, audit: Audit) -> Path:
-    """Where the last result is, for a browser."""
+    """The HTML page of the last result."""
     return project.spark.checkpoints / f"{audit.name}.html"
 
 
@@ -85,7 +85,7 @@ class Sides:
         self._options = _options(project, lake, checkpoint, spark.sparkContext.defaultParallelism)
 
     def verdict(self) -> Verdict:
-        """Both sides, counted."""
+        """Counts both sides."""
         logs = self._counted(partial(_log_task, options=self._options, decoder=self._decoder), self._tasks(self._spans))
         tables = self._counted(partial(_table_task, uri=self._uri, schema=self._schema, spans=self._spans), self._files)
         return Verdict(
@@ -97,7 +97,7 @@ class Sides:
         )
 
     def differences(self, verdict: Verdict) -> list[Difference]:
-        """Rows by name, and one more than anybody wants to see if there are more."""
+        """The rows that differ, at most NAMED_MAX + 1: the last one shows that there are more."""
         from pyspark.sql.functions import max as most_of
         from pyspark.sql.functions import min as least_of
         from pyspark.sql.functions import sum as sum_of
@@ -123,7 +123,7 @@ class Sides:
         return [Difference(*row) for row in found.collect()]
 
     def _layers(self, spans: Mapping[int, Sequence[Span]]) -> Iterable[Spans]:
-        """A plan has one range for each partition: the first of each, then the second, and so on."""
+        """Groups the ranges, as a plan has one for each partition: the first of each, then the second, and so on."""
         for layer in zip_longest(*spans.values()):
             chosen = zip(spans, layer, strict=True)
             yield {TopicPartition(self._topic, each): span for each, span in chosen if span is not None}
@@ -144,11 +144,11 @@ class Sides:
         return found
 
 
-# --- what is held against what
+# --- what is compared
 
 
 def _spans(lake: Lake, checkpoint: Checkpoint, ends: "dict[TopicPartition, int]", client: SyncClient) -> Spans:
-    """From where the pipeline began, or where the topic begins by now, to where the table ends."""
+    """From the pipeline's start offsets, or the log start offsets if higher, to the end offsets of the table."""
     topic = lake.source.topic
     earliest = client.run(client.admin.offsets(topic, Moment.EARLIEST))
     known = known_beginning(checkpoint)
@@ -176,7 +176,7 @@ def _groups(files: Sequence[DataFile]) -> list[list[str]]:
     return groups
 
 
-# --- what tasks do
+# --- tasks
 
 Work = Callable[[], "Iterator[pa.RecordBatch]"]
 
@@ -196,14 +196,14 @@ def _log_marks(
 
 
 def _marked(works: Sequence[Work], numbers: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """Each row that comes in is the number of something to do."""
+    """Runs the works whose numbers are the rows."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             yield from works[number]()
 
 
 class Audits:
-    """A thread for each audit, beside the streams; tells a line whenever one is through."""
+    """A thread for each audit, beside the streams; reports a line after each run."""
 
     def __init__(
         self, spark: "SparkSession", project: Project, audits: Sequence[Audit], told: Callable[[str, str], None]
@@ -216,7 +216,7 @@ class Audits:
             threading.Thread(target=self._run, args=(each,), name=f"penstock-{each.name}", daemon=True).start()
 
     def close(self) -> None:
-        """No further one begins."""
+        """Lets no further audit start."""
         self._over.set()
 
     def _run(self, audit: Audit) -> None:

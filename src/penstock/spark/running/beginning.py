@@ -1,7 +1,7 @@
-"""Where a query begins that has no batch behind it, decided once.
+"""The start offsets of a query without a completed batch, decided once.
 
-Spark asks anew for as long as the first batch is not done, and "the end of the topic" is another place by then: what
-came between would be lost. So the answer is written beside the checkpoint, and given again.
+Spark requests them again until the first batch is done, and "the end of the topic" has moved by then: the records in
+between would be lost. So the offsets are stored beside the checkpoint, and returned again.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.client.blocking import SyncClient
 from penstock.client.metadata import TopicPartition
 from penstock.client.offsets import NO_OFFSET, Isolation, Moment, list_offsets
-from penstock.spark.lake.commit import LakeTable, Refused
+from penstock.spark.lake.commit import CommitRefused, LakeTable
 from penstock.spark.offsets import EARLIEST, Stored, from_stored, to_stored
 from penstock.spark.project.plan import Lake
 from penstock.spark.running.checkpoint import Checkpoint
@@ -23,15 +23,15 @@ FILE = "penstock-start.json"
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The first offsets; -2 is the earliest there is."""
+    """The start offsets; -2 is the earliest offset."""
 
     offsets: Stored
     behind: Stored | None
-    """The end of a table that is gone on with; None if there was none."""
+    """The end offsets of another query's table that is continued, if any."""
 
 
 def beginning_of(lake: Lake, checkpoint: Checkpoint, table: LakeTable, client: SyncClient) -> Beginning:
-    """As it was decided, or decided now. Refused if checkpoint and table do not belong together."""
+    """The stored start offsets, or new ones. Raises CommitRefused if checkpoint and table do not belong together."""
     check_owner(checkpoint, table)
     known = known_beginning(checkpoint)
     if known is None:
@@ -43,16 +43,16 @@ def beginning_of(lake: Lake, checkpoint: Checkpoint, table: LakeTable, client: S
 
 
 def known_beginning(checkpoint: Checkpoint) -> Beginning | None:
-    """As it was decided, if it was."""
+    """The stored start offsets, if any."""
     return _load(checkpoint.path / FILE)
 
 
 def check_owner(checkpoint: Checkpoint, table: LakeTable) -> None:
-    """What a commit would find out, too, but after the work."""
+    """Raises CommitRefused if another query writes the table. A commit would find out only after the work."""
     owner, query_id = table.owner(), checkpoint.query_id
     if owner is None or owner == query_id or table.may_adopt:
         return
-    raise Refused(
+    raise CommitRefused(
         f"{table.uri} is written by another checkpoint of {table.pipeline} (query {owner}) than {checkpoint.path}"
         f"{', which is new' if query_id is None else ''}. Beginning anew would double its rows. Use the old "
         "checkpoint, or run with --adopt to go on where the table ends."
@@ -63,7 +63,7 @@ def _decided(lake: Lake, checkpoint: Checkpoint, table: LakeTable, client: SyncC
     if table.owner() not in (None, checkpoint.query_id):
         behind = table.ends()
         if behind is None:
-            raise Refused(
+            raise CommitRefused(
                 f"{table.uri} does not say any more how far {table.pipeline} was. Write to another table, or bring "
                 "back the old checkpoint."
             )
@@ -99,7 +99,7 @@ def _load(path: Path) -> Beginning | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise Refused(f"{path} is not what was written there: restore it, or move the checkpoint away.") from None
+        raise CommitRefused(f"{path} is not what was written there: restore it, or move the checkpoint away.") from None
 
 
 def _save(path: Path, beginning: Beginning) -> None:

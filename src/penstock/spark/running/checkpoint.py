@@ -1,8 +1,8 @@
-"""What Spark keeps of a query: its id, the offsets of each micro-batch, and which of them are done. Only read here.
+"""Spark's checkpoint of a query: its id, the offsets of each micro-batch, and which are done. Only read here.
 
 metadata     {"id": …}
-offsets/N    v1, then Spark's own notes, then a line for each source: where batch N ends
-commits/N    there when batch N is done
+offsets/N    v1, then Spark's own metadata, then a line for each source: the end offsets of batch N
+commits/N    exists once batch N is done
 """
 
 import json
@@ -14,18 +14,18 @@ VERSION = "v1"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is not what Spark writes; the sentence says what to do."""
+    """A checkpoint that is not in Spark's format; the message says what to do."""
 
 
 class Checkpoint:
-    """One query's. It may not be there yet."""
+    """The checkpoint of one query. It may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def query_id(self) -> str | None:
-        """None before the query has run for the first time."""
+        """The id of the query; None before its first run."""
         try:
             found = json.loads((self.path / "metadata").read_text())
             return str(found["id"])
@@ -41,11 +41,11 @@ class Checkpoint:
 
     @property
     def last_done(self) -> int | None:
-        """The newest batch that has been through."""
+        """The newest batch that is done."""
         return self._last("commits")
 
     def ends(self, batch: int) -> Stored:
-        """Where a batch ends."""
+        """The end offsets of a batch."""
         name = f"offsets/{batch}"
         try:
             lines = (self.path / name).read_text().splitlines()
@@ -58,7 +58,7 @@ class Checkpoint:
         return found
 
     def position(self) -> Stored | None:
-        """How far the query is; None if no batch is done."""
+        """The end offsets of the newest batch that is done; None if no batch is."""
         done = self.last_done
         return None if done is None else self.ends(done)
 

@@ -1,4 +1,4 @@
-"""What is usually wrong before a pipeline runs, found in seconds and without Spark, and how it is mended."""
+"""Checks for common errors before a pipeline runs, in seconds and without Spark, and names the fixes."""
 
 import importlib.metadata
 import os
@@ -9,18 +9,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.client.errors import ClientError
 from penstock.model.findings import Finding, well, wrong
-from penstock.spark.lake.commit import LakeTable, Refused
-from penstock.spark.project.connecting import connect
+from penstock.spark.lake.commit import CommitRefused, LakeTable
 from penstock.spark.project.plan import Lake, Project
 from penstock.spark.running.beginning import check_owner
 from penstock.spark.running.checkpoint import Checkpoint, CheckpointError
+from penstock.spark.running.cluster_checks import cluster_findings, schema_finding
 from penstock.spark.running.session import OURS, is_local
 
 JAVA_LEAST = 17
 TIMEOUT_S = 20
-CLUSTER_TIMEOUT_MS = 10_000
 _JAVA = re.compile(r'version "(\d+)')
 BOUNDS = {
     "pyspark": ((4, 2), (4, 4)),
@@ -28,24 +26,25 @@ BOUNDS = {
     "pandas": ((2, 2), (3,)),
     "deltalake": ((1, 6, 6), (2,)),
 }
-"""From the first on, and before the second."""
+"""The first tested version, and the first untested one after it."""
 INSTALL = 'pip install ".[spark]" in a checkout of Penstock'
 
 
 def findings(project: Project) -> Iterator[Finding]:
-    """All of them."""
+    """The findings of all checks."""
+    lakes = [each for each in project.pipelines.values() if isinstance(each, Lake)]
     yield from machine_findings(project)
-    yield from cluster_findings(project)
-    for each in project.pipelines.values():
-        if isinstance(each, Lake):
-            yield from lake_findings(project, each)
+    yield from map(schema_finding, lakes)
+    yield from cluster_findings(project, lakes, reads_records=True)
+    for each in lakes:
+        yield from lake_findings(project, each)
 
 
 # --- this machine
 
 
 def machine_findings(project: Project) -> Iterator[Finding]:
-    """Java, packages, variables that lead Spark astray, settings, directories."""
+    """Checks Java, packages, variables that mislead Spark, settings, directories."""
     yield java_finding()
     yield from (package_finding(name) for name in BOUNDS)
     yield numba_finding()
@@ -56,7 +55,7 @@ def machine_findings(project: Project) -> Iterator[Finding]:
 
 
 def java_finding() -> Finding:
-    """Spark 4 needs Java 17."""
+    """Checks Java: Spark 4 needs Java 17."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     fix = f"install Java {JAVA_LEAST} (apt-get install openjdk-17-jre-headless), or point JAVA_HOME to it"
@@ -74,7 +73,7 @@ def java_finding() -> Finding:
 
 
 def package_finding(name: str) -> Finding:
-    """A package that Spark or the lake needs, in a version that was tried."""
+    """Checks a package that Spark or the lake needs for a tested version."""
     least, end = BOUNDS[name]
     try:
         version = importlib.metadata.version(name)
@@ -88,7 +87,7 @@ def package_finding(name: str) -> Finding:
 
 
 def numba_finding() -> Finding:
-    """Without it everything works, slowly."""
+    """Looks for Numba. It is optional: without it, decoding is slow."""
     try:
         return well("numba", importlib.metadata.version("numba"))
     except importlib.metadata.PackageNotFoundError:
@@ -130,7 +129,7 @@ def python_finding(master: str) -> Finding:
 
 
 def conf_findings(project: Project) -> Iterator[Finding]:
-    """Settings that the runner makes itself, or that Spark would not know."""
+    """Finds settings that the runner makes itself, or that Spark would ignore."""
     is_well = True
     for name in project.spark.conf:
         if name in OURS:
@@ -146,7 +145,7 @@ def conf_findings(project: Project) -> Iterator[Finding]:
 
 
 def directory_finding(check: str, path: Path) -> Finding:
-    """Something can be written there."""
+    """Checks that a directory is writable."""
     place = path
     while not place.exists():
         place = place.parent
@@ -157,45 +156,11 @@ def directory_finding(check: str, path: Path) -> Finding:
     return well(check, str(path))
 
 
-# --- the cluster
-
-
-def cluster_findings(project: Project) -> Iterator[Finding]:
-    """The brokers answer, and the topics are there."""
-    try:
-        with connect(project.cluster, timeout_ms=CLUSTER_TIMEOUT_MS) as client:
-            names = {each.name: len(each.partitions) for each in client.topics()}
-            yield well("cluster", f"{project.cluster.bootstrap} answers")
-            for pipeline in project.pipelines.values():
-                if isinstance(pipeline, Lake):
-                    yield from topic_findings(pipeline, names)
-    except (ClientError, ValueError) as error:
-        fix = "start one with `penstock dev`, or correct cluster in the file"
-        yield wrong("cluster", str(error).rstrip("."), fix)
-
-
-def topic_findings(lake: Lake, partitions: dict[str, int]) -> Iterator[Finding]:
-    """The topic that is read, and those for what is put aside."""
-    topic = lake.source.topic
-    if topic in partitions:
-        yield well("topic", f"{lake.name} reads {topic}, which has {partitions[topic]} partitions")
-    else:
-        import difflib
-
-        close = difflib.get_close_matches(topic, partitions, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        yield wrong("topic", f"{lake.name} reads {topic}, which is not there{hint}", f"penstock topic create {topic}")
-    for policy in (lake.on_bad_record, lake.on_gap):
-        if policy.topic is not None:
-            is_there = policy.topic in partitions
-            yield well("topic", f"{policy.topic} {'is there' if is_there else 'will be made'}")
-
-
 # --- a pipeline
 
 
 def lake_findings(project: Project, lake: Lake) -> Iterator[Finding]:
-    """Checkpoint and table belong together."""
+    """Checks that checkpoint and table belong together."""
     uri = lake.target.uri
     if "://" not in uri:
         yield directory_finding("table", Path(uri))
@@ -203,7 +168,7 @@ def lake_findings(project: Project, lake: Lake) -> Iterator[Finding]:
 
 
 def table_finding(checkpoint: Checkpoint, lake: Lake) -> Finding:
-    """What a run would stumble over at its first batch."""
+    """Finds mismatches at which a run would fail with its first batch."""
     import pyarrow as pa
 
     table = LakeTable(lake.target.uri, lake.name, pa.schema([]), lake.target.is_by_day)
@@ -215,7 +180,7 @@ def table_finding(checkpoint: Checkpoint, lake: Lake) -> Finding:
             if planned == done and not is_there:
                 found = f"{lake.target.uri} lacks batch {done}, which is done by {checkpoint.path}"
                 return wrong(lake.name, found, "move the checkpoint away and run again with --adopt")
-    except (Refused, CheckpointError) as error:
+    except (CommitRefused, CheckpointError) as error:
         found, _, fix = str(error).partition(". ")
         return wrong(lake.name, found, fix.rstrip("."))
     if done is None:

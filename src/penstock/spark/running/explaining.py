@@ -1,4 +1,4 @@
-"""What a pipeline does, in plain words."""
+"""Describes a pipeline in plain words."""
 
 from penstock.client.blocking import SyncClient
 from penstock.spark.lake.table import open_table
@@ -10,7 +10,7 @@ from penstock.spark.running.watch import latest_of
 
 
 def explained(project: Project, lake: Lake, client: SyncClient) -> dict[str, str]:
-    """By what each sentence is about."""
+    """The sentences of the description by subject."""
     checkpoint = Checkpoint(project.checkpoint(lake.name))
     latest = latest_of(client, lake.source.topic)
     position = checkpoint.position()

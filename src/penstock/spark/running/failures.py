@@ -1,7 +1,7 @@
-"""Why a query failed, in one sentence, and whether a person must do something before it can go on.
+"""Why a query failed, in one sentence, and whether an operator must act before it can continue.
 
-An error crosses three borders on its way: worker to JVM, JVM to driver, query to whoever waits for it. What is left is
-a text with the original somewhere inside.
+An error crosses three boundaries: worker to JVM, JVM to driver, query to its caller. The result is a text with the
+original error somewhere inside.
 """
 
 import re
@@ -10,20 +10,24 @@ from typing import NamedTuple
 _OURS = re.compile(r"\b(penstock(?:\.\w+)+): (.+)")
 _ANY = re.compile(r"^\s*(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt)): (.+)", re.MULTILINE)
 _CONCURRENT = "CONCURRENT_STREAM_LOG_UPDATE"
-"""Spark's word for somebody else having written what it was about to write to the checkpoint."""
-FINAL = ("Refused", "BadRecord", "DataLost", "OptionError", "TopicRecreated", "CheckpointError")
-"""Trying again would end the same way."""
+"""Spark's error if another run has written the same entry to the checkpoint."""
+FINAL = ("CommitRefused", "BadRecord", "DataLost", "OptionError", "TopicRecreated", "CheckpointError")
+"""Errors at which a retry would fail the same way."""
 
 
 class Failure(NamedTuple):
-    """What to tell."""
+    """A failure as reported."""
 
     sentence: str
     is_final: bool
 
 
+RACE = Failure("Another run uses the same checkpoint: find out which shall go on, and stop the other", True)
+"""Two runs have planned the same batch, and the other was faster."""
+
+
 def failure_of(*errors: BaseException | None) -> Failure:
-    """The first of them that says something of ours, or else the first."""
+    """The first error that is or contains one of ours, or else the first error."""
     given = [error for error in errors if error is not None]
     for error in given:
         kind = f"{type(error).__module__}.{type(error).__name__}"
@@ -33,14 +37,14 @@ def failure_of(*errors: BaseException | None) -> Failure:
             kind, sentence = found[-1]
             return Failure(sentence.strip(), _is_final(kind))
     if any(_CONCURRENT in str(error) for error in given):
-        return Failure("Another run uses the same checkpoint: find out which shall go on, and stop the other", True)
+        return RACE
     if not given:
         return Failure("it ended and gave no reason", is_final=False)
     return Failure(_short(given[0]), is_final=False)
 
 
 def _is_final(kind: str) -> bool:
-    """What a broker refuses it may allow later; what the pipeline itself refuses stays refused."""
+    """Whether a retry cannot help: a broker may later allow a refused request, the pipeline itself never does."""
     return kind.startswith("penstock.spark.") and kind.rpartition(".")[2] in FINAL
 
 

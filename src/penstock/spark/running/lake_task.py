@@ -1,4 +1,4 @@
-"""What runs on executors: a part of a topic becomes files of a table. The only module that Spark's workers ask for."""
+"""A stream's task on an executor: writes a part of a topic to files of a table."""
 
 from penstock.spark.lake.writing import WritePlan, write
 from penstock.spark.options import SourceOptions
@@ -7,5 +7,5 @@ from penstock.spark.read import read_task
 
 
 def run_task(task: Task, options: SourceOptions, plan: WritePlan) -> str:
-    """The report, as it travels."""
+    """Runs a task and returns its report as JSON."""
     return write(read_task(task, options), plan).to_json()

@@ -1,14 +1,14 @@
-"""A topic to begin with: orders in JSON, a few of which cannot be read, and the file that takes them into a table."""
+"""The file that writes a topic to a table, and a sample topic: orders in JSON, a few of which cannot be decoded."""
 
 import asyncio
 import json
 import random
+import re
 from pathlib import Path
 
 from penstock.client.blocking import SyncClient
 from penstock.client.errors import Refused
-from penstock.client.offsets import Moment
-from penstock.client.producer import Producer
+from penstock.client.producer.producer import Producer
 from penstock.model.errors import ErrorCode
 
 TOPIC = "orders"
@@ -30,10 +30,10 @@ spark:
   checkpoints: .penstock/checkpoints
   memory: 2g
 pipelines:
-  {topic}_lake:
+  {name}:
     kind: lake
     from: {{topic: {topic}, start: earliest}}
-    decode: {{key: text, value: json, schema: "{schema}"}}
+    decode: {{key: text, value: json, schema: {schema}}}
     to: {{delta: lake/{topic}, partition_by: [day]}}
     trigger: 10 seconds
     max_batch: 2 GB
@@ -41,34 +41,42 @@ pipelines:
     on_gap: fail
 """
 FOUND = (
-    "  # Without bootstrap: PENSTOCK_BOOTSTRAP, what `penstock dev` has left in .penstock/endpoint, or localhost:9092."
+    "  # Without bootstrap: PENSTOCK_CONTEXT, PENSTOCK_BOOTSTRAP, the nearest .penstock/endpoint from here upwards\n"
+    "  # (of `penstock dev` or `penstock sandbox up`), the context in use, or localhost:9092."
 )
 
 
-def template(topic: str, bootstrap: str | None) -> str:
-    """The file."""
+def template(topic: str, bootstrap: str | None, schema: str = SCHEMA) -> str:
+    """The text of the file."""
     line = f"{FOUND}\n  kafka: {{}}" if bootstrap is None else f"  bootstrap: [{bootstrap}]"
-    return TEMPLATE.format(bootstrap=line, topic=topic, schema=SCHEMA)
+    quoted = json.dumps(schema, ensure_ascii=False)
+    return TEMPLATE.format(bootstrap=line, topic=topic, name=pipeline_name(topic), schema=quoted)
+
+
+def pipeline_name(topic: str) -> str:
+    """The name of a topic's pipeline: a topic may have characters that a pipeline's name may not have."""
+    name = f"{re.sub(r'[^A-Za-z0-9_-]', '_', topic)}_lake"
+    return name if name[0].isalpha() else f"topic_{name}"
 
 
 def write_file(path: Path, text: str) -> None:
-    """FileExistsError if there is one."""
+    """Writes a file; raises FileExistsError if it exists."""
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
 
 
-def fill(client: SyncClient, topic: str, records: int, now_ms: int) -> int:
-    """Makes the topic if need be, and fills it if it is empty; how many records were written."""
+def create(client: SyncClient, topic: str) -> None:
+    """Creates the topic if it is missing."""
     try:
         client.create_topic(topic, PARTITIONS)
     except Refused as refused:
         if refused.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    ends = client.run(client.admin.offsets(topic, Moment.LATEST))
-    if any(each.offset for each in ends.values()):
-        return 0
+
+
+def fill(client: SyncClient, topic: str, records: int, now_ms: int) -> None:
+    """Writes sample records."""
     client.run(_filled(client, topic, records, now_ms))
-    return records
 
 
 async def _filled(client: SyncClient, topic: str, records: int, now_ms: int) -> None:
@@ -89,7 +97,7 @@ async def _filled(client: SyncClient, topic: str, records: int, now_ms: int) -> 
 
 
 def sample(number: int, records: int, chance: random.Random) -> tuple[bytes, bytes]:
-    """An order; some are cut off."""
+    """An order; a few are truncated."""
     customer = f"customer-{chance.randrange(5000)}"
     order = {
         "order_id": number,

@@ -1,6 +1,6 @@
-"""Spark, started for pipelines: workers with our own Python, times in UTC, and nothing on the terminal but what we say.
+"""Starts Spark for pipelines: workers with our own Python, times in UTC, and no output of Spark on the terminal.
 
-All that the JVM and the workers print goes to a file beside the checkpoints.
+The output of the JVM and the workers goes to a file beside the checkpoints.
 """
 
 import os
@@ -21,7 +21,7 @@ OURS = {
     "spark.sql.session.timeZone": None,
     "spark.ui.showConsoleProgress": None,
 }
-"""What the runner sets, and under which name the file has it instead, if it has."""
+"""Settings that the runner makes, each with the key that the file has for it, if any."""
 DEFAULTS = {
     "spark.app.name": "penstock",
     "spark.scheduler.mode": "FAIR",
@@ -30,6 +30,7 @@ DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.stopTimeout": "20s",
     "spark.python.worker.reuse": "true",
 }
 LOCAL_DEFAULTS = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -41,14 +42,14 @@ def is_local(master: str) -> bool:
 
 
 def settings_of(plan: SparkPlan) -> dict[str, str]:
-    """What Spark is started with."""
+    """The settings with which Spark is started."""
     memory = {"spark.driver.memory": plan.memory} if is_local(plan.master) else {"spark.executor.memory": plan.memory}
     local = LOCAL_DEFAULTS if is_local(plan.master) else {}
     return {**DEFAULTS, **local, **memory, **plan.conf, "spark.master": plan.master}
 
 
 def start_session(plan: SparkPlan) -> "SparkSession":
-    """A session of our own; stop it."""
+    """Starts a session; the caller stops it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ def start_session(plan: SparkPlan) -> "SparkSession":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAll(list(settings_of(plan).items()))
     with log_path(plan).open("ab") as log:
-        # In a session of its own, so that Ctrl-C reaches us alone and a batch can be brought to its end.
+        # In a process session of its own, so that Ctrl-C reaches only this process and a batch can finish.
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
     context = SparkContext(conf=conf, gateway=gateway)
     context.setLogLevel("WARN")
@@ -65,5 +66,5 @@ def start_session(plan: SparkPlan) -> "SparkSession":
 
 
 def log_path(plan: SparkPlan) -> Path:
-    """Where everything is that Spark says."""
+    """The file with Spark's output."""
     return plan.checkpoints / LOG

@@ -1,4 +1,4 @@
-"""How pipelines stand, seen from outside: by their checkpoints, tables and topics. Nothing need run for it."""
+"""The status of pipelines, read from their checkpoints, tables and topics. No pipeline need run for it."""
 
 import time
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from penstock.spark.running.watch import latest_of
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Of one pipeline; None where nobody knows."""
+    """The status of one pipeline; None if unknown."""
 
     pipeline: str
     batch: int | None
     lag: int | None
     rows: int | None
-    """In the table."""
+    """Rows in the table."""
     files: int | None
     dlq: int | None
-    """In the topic for bad records."""
+    """Offsets in the topic for bad records."""
     written_s: int | None
     """How long ago the last batch was committed."""
 
 
 def standing_of(project: Project, lake: Lake, client: SyncClient | None) -> Standing:
-    """What can be found out now."""
+    """The status as far as it can be determined now."""
     checkpoint = Checkpoint(project.checkpoint(lake.name))
     table = open_table(lake.target.uri)
     rows = files = written_s = None

@@ -1,4 +1,4 @@
-"""Joins small files beside the streams, when they leave room for it: one task at a time, and none while they work."""
+"""Joins small files while the streams are idle: one task at a time, and none starts while a batch runs."""
 
 import logging
 import threading
@@ -21,7 +21,7 @@ log = logging.getLogger("penstock.spark")
 
 
 class Upkeep:
-    """A thread with rounds. `is_calm` says whether a pipeline's stream has time to spare."""
+    """A thread that joins files in rounds. `is_calm` returns whether a pipeline's stream is idle."""
 
     def __init__(self, spark: "SparkSession", lakes: list[Lake], is_calm: Callable[[str], bool]) -> None:
         self._spark = spark
@@ -35,7 +35,7 @@ class Upkeep:
             self._thread.start()
 
     def close(self) -> None:
-        """Ends it; a file that is being joined is left to itself."""
+        """Stops the thread, without waiting for files being joined."""
         self._over.set()
 
     def _run(self) -> None:
@@ -48,7 +48,7 @@ class Upkeep:
                     log.warning("%s: small files stay for now", lake.name, exc_info=True)
 
     def round(self, lake: Lake) -> None:
-        """Once through a table."""
+        """Joins the files of a table once."""
         target = lake.target
         done = compact(
             target.uri,

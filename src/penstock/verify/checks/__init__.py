@@ -1,1 +1,1 @@
-"""One file per family of checks; each reads the index and yields findings."""
+"""One file per family of checks; each finds anomalies in the index, the event stream or replica logs."""

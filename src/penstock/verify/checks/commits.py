@@ -1,7 +1,8 @@
-"""A committed offset is not forgotten: what a group fetches is not below what was acknowledged before it asked.
+"""Committed offsets are not lost: a fetched offset is not below the commits acknowledged before the fetch.
 
-Groups may commit backwards on purpose, so the bound is the lowest offset that may be in force: the last acknowledged
-commit, those concurrent with it, those under way, and those of unknown fate until the next generation fences them.
+Groups may commit lower offsets on purpose, so the bound is the lowest offset that may be in force: of the last
+acknowledged commit, commits concurrent with it, commits in flight, and commits of unknown outcome until the next
+generation fences them.
 """
 
 from dataclasses import dataclass, field
@@ -12,24 +13,24 @@ from penstock.verify.history import Event, Partition
 from penstock.verify.operations import Operation
 
 Place: TypeAlias = tuple[str | int, Partition]
-"""A group's place: its name and a partition."""
+"""A group and a partition."""
 
 
 @dataclass(slots=True)
 class _Committed:
-    """What may be in force at one place."""
+    """The commits that may be in force for one group and partition."""
 
     acknowledged: int | None = None
     writer: Operation | None = None
     generation: int = -1
     under_way: dict[int, int] = field(default_factory=dict)
     unknown: list[tuple[int, int]] = field(default_factory=list)
-    """(generation, offset) of commits of unknown fate."""
+    """(generation, offset) of commits of unknown outcome."""
     questions: dict[int, int] = field(default_factory=dict)
-    """Open fetches, and the least that each may answer."""
+    """Offset fetches in flight, each with the lowest offset that it may return."""
 
     def least(self) -> int:
-        """The lowest offset that may be in force now; -1 if nothing needs to be."""
+        """The lowest offset that may be in force now; -1 if no commit was acknowledged."""
         if self.acknowledged is None:
             return -1
         candidates = [self.acknowledged, *self.under_way.values(), *(offset for _, offset in self.unknown)]
@@ -44,7 +45,7 @@ class CommitWatcher:
         self._places: dict[Place, _Committed] = {}
 
     def invoked(self, operation: Operation, event: Event) -> None:
-        """A commit or a question sets out."""
+        """Registers a commit or an offset fetch that was sent."""
         for entry in event.value or ():
             committed = self._place(entry)
             if event.function == "commit":
@@ -56,7 +57,7 @@ class CommitWatcher:
                 committed.questions[operation.invoked] = committed.least()
 
     def completed(self, operation: Operation, event: Event, asked: list[Any]) -> None:
-        """It arrived, or did not."""
+        """Applies the outcome of a commit, or checks the result of an offset fetch."""
         if event.function == "commit":
             for entry in asked:
                 self._end_commit(entry, operation)

@@ -1,9 +1,9 @@
-"""Information flows one way: nobody reads from itself by a detour (G1c), nor from one that began after it had ended.
+"""No transaction reads from itself through others (G1c), nor from a transaction that began after it had ended.
 
 Edges run from the writer of a value to the transaction that polled it. Real time needs no edges: if paths and
-several "ended before it began" steps form a cycle, then one path and one such step do (of two such steps, one of the
-beginnings lies after both ends), so it is enough to carry the latest beginning along the paths. The order of writes is
-an option and only noted: Kafka does not isolate writes.
+several "ended before the next began" steps form a cycle, one path and one such step form a cycle too (of two such
+steps, one of the beginnings is after both ends), so it is enough to propagate the latest beginning along the paths.
+Cycles through the order of writes are optional and only noted: Kafka does not isolate writes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,11 @@ from penstock.verify.operations import Operation
 from penstock.verify.rules import Rules
 
 Edges: TypeAlias = Mapping[int, set[int]]
-"""From a transaction to those it must come before; all are named by the index of their invoke."""
+"""Maps a transaction to the transactions that must come after it, all by the index of their invoke."""
 
 
 def find_cycles(index: Index, rules: Rules) -> Iterator[Finding]:
-    """Cycles of write-read edges, and with the option also through write-write edges."""
+    """Yields cycles and real-time violations of reads and, with `has_write_order`, cycles through write-write edges."""
     reads = _read_edges(index)
     components = strong_components(reads)
     yield from _cycle_findings(index, components, Kind.G1C, "read from each other")
@@ -60,7 +60,7 @@ def _write_edges(index: Index) -> dict[int, set[int]]:
 
 
 def strong_components(edges: Edges) -> list[list[int]]:
-    """Tarjan's strongly connected components, each after all that it leads to. Written as a loop: paths are long."""
+    """Tarjan's strongly connected components, each after all its successors. Iterative, because paths are long."""
     found: list[list[int]] = []
     numbers: dict[int, int] = {}
     lowest: dict[int, int] = {}
@@ -107,7 +107,7 @@ def _cycle_findings(index: Index, components: list[list[int]], kind: Kind, how: 
 
 
 def _realtime_findings(index: Index, edges: Edges, components: list[list[int]]) -> Iterator[Finding]:
-    """Whoever reads, ends after all have begun from whom it got its information."""
+    """Yields transactions that ended before a transaction began from which they read, directly or indirectly."""
     latest: dict[int, Operation] = {}
     for component in reversed(components):
         operations = [index.transactions[node].operation for node in component]

@@ -1,10 +1,10 @@
-"""Nothing acknowledged goes missing: lost writes, and what nobody had read at the end.
+"""Acknowledged records are not lost: finds lost writes, and records that no reader had read at the end.
 
-At the end everybody has read everything, so an acknowledged value below the highest offset that anybody read must have
-been read by somebody. Above that nothing is proven lost, but nothing may be left unseen either. In a history that was
-cut, only what a reader passed is lost. A transaction of which a part is visible is torn, not lost. Where final readers
-are named, what others saw before them does not count: an end that was cut off is gone, and a value is lost where they
-find another one.
+A complete history ends with a full read, so an acknowledged value up to the highest offset read must have been read.
+A value above it is not proven lost, but is reported as unseen. In a truncated history, only a value that a reader
+passed is lost. A partly visible transaction is torn, not lost. If final readers are named, earlier reads of other
+readers do not count: records beyond the end that the final readers reached are unseen, and a value is lost if the
+final readers find another value at its offset.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from penstock.verify.rules import Rules
 
 
 def find_losses(index: Index, rules: Rules) -> Iterator[Finding]:
-    """Acknowledged values that nobody read, and values that were read and are gone."""
+    """Yields acknowledged values that no reader read, and values that were read and have disappeared."""
     for partition, log in index.partitions.items():
         if rules.ends_with_full_read and rules.final_readers:
             yield from _find_vanished(index, rules, log)

@@ -1,6 +1,6 @@
-"""Offsets and values belong together, one to one: inconsistent offsets, duplicates, values out of nowhere.
+"""Offsets and values map one to one: finds inconsistent offsets, duplicates, and values that were never sent.
 
-Polls and acknowledgements both say which value lies at which offset. Gaps do not matter here: markers take offsets too.
+Polls and acknowledgements both map offsets to values. Gaps are ignored: transaction markers occupy offsets too.
 """
 
 from collections.abc import Iterator
@@ -68,9 +68,9 @@ def _duplicate(log: PartitionIndex, value: Value, offsets: list[int]) -> Finding
 
 
 def find_foreign_values(index: Index) -> Iterator[Finding]:
-    """Values that nobody had sent when they were read. A partition without any sends was filled by somebody else."""
+    """Yields values read before they were sent, or never sent. Other clients filled a partition without any sends."""
     for log in index.partitions.values():
-        for offset, value, reader in log.strangers:
+        for offset, value, reader in log.reads_without_writer:
             writer = log.writers.get(value)
             if writer is not None and reader.completed < writer.invoked:
                 sentence = f"{value!r} was read at offset {offset} of {log.partition} before anybody sent it."

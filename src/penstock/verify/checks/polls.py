@@ -1,8 +1,8 @@
-"""Polls move forward and leave nothing out: inside one operation, and from one to the next of a process.
+"""Polls move forward and skip no record, inside one operation and between consecutive operations of a process.
 
-A reader skips when it passes a record that somebody else has read; a record that nobody read is lost, not skipped.
-Whether a gap holds such a record is known only at the end, so the index keeps the jumps. Between operations of a
-subscribed process jumps are only noted: its partitions may have been elsewhere meanwhile.
+A reader skips a record if it passes one that another reader has read; a record that no reader read is lost, not
+skipped. Whether a gap contains a read record is known only at the end, so the index keeps the jumps. Jumps between
+operations of a subscribed process are only noted: its partitions may have been assigned elsewhere in between.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ from penstock.verify.rules import Rules
 
 
 def find_poll_jumps(index: Index, rules: Rules) -> Iterator[Finding]:
-    """Polls that went back, stood still or left something out."""
+    """Yields polls that went back, repeated an offset or skipped a record."""
     for partition, log in index.partitions.items():
         if not log.has_jumps:
             continue

@@ -1,8 +1,8 @@
-"""Replicas are equal: in-sync copies hold the same batches from where all begin to the high watermark.
+"""In-sync replicas hold the same batches from the highest log start offset to the high watermark.
 
-Cleaning runs at its own pace on every replica. Copies of a compacted log may therefore differ in what was cleaned away
-already: offsets that two copies share hold the same record, and what one of them misses is superseded in it by a later
-record of the same key.
+Every replica compacts at its own pace, so replicas of a compacted log may differ in the records already removed.
+Offsets present in two replicas hold the same record, and a record that one of them lacks is a tombstone or is
+superseded there by a later record of the same key.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """One replica: where its log starts, and its batches from there, in order."""
+    """One replica: its log start offset, and its batches from there, in order."""
 
     start_offset: int
     batches: Iterable[Batch]
@@ -40,7 +40,7 @@ class Row:
 
 
 def find_divergence(partition: Partition, replicas: Mapping[str, ReplicaLog], high_watermark: int) -> Iterator[Finding]:
-    """The first difference of every in-sync replica from the first one; batches are read once, side by side."""
+    """Yields the first difference of every replica from the first one; batches are read once, in lockstep."""
     start = max((replica.start_offset for replica in replicas.values()), default=0)
     streams = {name: _between(replica.batches, start, high_watermark) for name, replica in replicas.items()}
     if not streams or start >= high_watermark:
@@ -58,7 +58,7 @@ def find_divergence(partition: Partition, replicas: Mapping[str, ReplicaLog], hi
         if batch is None:
             break
         reached = batch.end_offset
-    # All agree, but all may end too early, or miss the same batch.
+    # All replicas agree, but all may end too early.
     if open_streams and reached < high_watermark:
         sentence = f"All replicas of {partition} end at {reached}, below the high watermark {high_watermark}."
         yield Finding(Kind.REPLICA_DIVERGENCE, sentence, (), partition)
@@ -84,7 +84,7 @@ def _named(name: str, batch: Batch | None) -> str:
 def find_compacted_divergence(
     partition: Partition, replicas: Mapping[str, tuple[int, Iterable[Row]]], high_watermark: int
 ) -> Iterator[Finding]:
-    """The same for compacted logs; each replica is its start offset and its surviving records."""
+    """Yields differences between compacted replicas, each given as its log start offset and its surviving records."""
     start = max((first for first, _ in replicas.values()), default=0)
     logs = {
         name: {row.offset: row for row in rows if start <= row.offset < high_watermark}

@@ -1,8 +1,8 @@
-"""Sends keep their order: within one producer, and in real time between all of them.
+"""Sends keep their order, within one producer and in real time across producers.
 
-What a producer sent first has the lower offset. What was acknowledged before another send began has the lower offset
-too, whoever sent it. A pair that breaks both rules is reported under the first. Equal offsets are inconsistent, not
-reordered.
+A record that a producer sent earlier has the lower offset. A record acknowledged before another send began has the
+lower offset too, even across producers. A pair that breaks both rules is reported under the first. Equal offsets are
+inconsistent, not reordered.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _NO_MORE: tuple[int, Value | None] = (-1, None)
 
 
 def find_reordered_sends(index: Index) -> Iterator[Finding]:
-    """One pass over each partition's sends in the order of invocation, next to its acknowledgements in theirs."""
+    """Scans each partition's sends in invocation order, merged with its acknowledgements in completion order."""
     for log in index.partitions.values():
         yield from _find_in_partition(log)
 

@@ -1,6 +1,6 @@
-"""Transactions are all or nothing, and nobody reads what is not committed: aborted reads, own reads, torn transactions.
+"""Transactions are atomic and only committed values are read: finds aborted reads, own reads, torn transactions.
 
-Readers are expected to be read_committed. A plain send that failed is judged like an aborted transaction: `fail` means
+Readers are expected to use read_committed. A failed plain send is treated like an aborted transaction: `fail` means
 that it definitely did not happen.
 """
 
@@ -13,7 +13,7 @@ from penstock.verify.rules import Rules
 
 
 def find_aborted_reads(index: Index) -> Iterator[Finding]:
-    """Somebody read a value whose writer failed."""
+    """Yields reads of values whose send or transaction failed."""
     for partition, log in index.partitions.items():
         for value, writer in log.failed.items():
             offset = log.read_offsets.get(value)
@@ -25,7 +25,7 @@ def find_aborted_reads(index: Index) -> Iterator[Finding]:
 
 
 def find_precommitted_reads(index: Index) -> Iterator[Finding]:
-    """A transaction polled what it had sent itself."""
+    """Yields transactions that polled a value they had sent themselves."""
     for transaction in index.transactions.values():
         operation = transaction.operation
         if operation.invoked in transaction.sources:
@@ -34,7 +34,7 @@ def find_precommitted_reads(index: Index) -> Iterator[Finding]:
 
 
 def find_torn_transactions(index: Index, rules: Rules) -> Iterator[Finding]:
-    """One value of a transaction is visible, another is not, although readers got past it."""
+    """Yields transactions with a visible value and a value that is not visible although readers passed it."""
     for transaction in index.transactions.values():
         operation = transaction.operation
         if operation.outcome == "fail" or not index.is_visible(transaction):

@@ -1,6 +1,6 @@
-"""Ends of a partition never go back (KIP-207), and the last stable offset arrives at the high watermark.
+"""Partition offsets never go back (KIP-207), and the last stable offset reaches the high watermark.
 
-An answer that was there before another question was asked bounds the answer to that question from below.
+A response is a lower bound for the responses to all requests that were sent after it.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ from penstock.verify.operations import Operation
 
 
 class _Highest:
-    """How the highest answer grew: at which event which operation raised it to which offset."""
+    """How the highest returned offset grew: the events and operations that raised it, and to which offset."""
 
     __slots__ = ("events", "offsets", "operations")
 
@@ -22,12 +22,12 @@ class _Highest:
         self.operations: list[Operation] = []
 
     def before(self, event: int) -> tuple[int, Operation] | None:
-        """The highest answer that was given before this event."""
+        """The highest offset returned before this event, and its operation."""
         place = bisect_left(self.events, event) - 1
         return (self.offsets[place], self.operations[place]) if place >= 0 else None
 
     def raise_to(self, offset: int, event: int, operation: Operation) -> None:
-        """Enters an answer."""
+        """Records a returned offset."""
         if not self.offsets or offset > self.offsets[-1]:
             self.events.append(event)
             self.offsets.append(offset)
@@ -38,7 +38,7 @@ class WatermarkWatcher:
     """Watches `list_offsets` ([partition, "earliest" | "latest" | timestamp, offset]) and `high_watermark`.
 
     Entries of `high_watermark` are [partition, high watermark] or [partition, high watermark, last stable offset].
-    A timestamp's offset may move either way as records arrive late, so only "earliest" and "latest" are held to order.
+    The offset of a timestamp may move either way as records arrive late, so only "earliest" and "latest" are checked.
     """
 
     def __init__(self, settled_after_ns: int | None) -> None:
@@ -48,12 +48,12 @@ class WatermarkWatcher:
         self._is_settled: set[int] = set()
 
     def invoked(self, operation: Operation, event: Event) -> None:
-        """A question."""
+        """Notes whether a request was sent after the run had settled."""
         if self._settled_after_ns is not None and event.time_ns >= self._settled_after_ns:
             self._is_settled.add(operation.invoked)
 
     def completed(self, operation: Operation, event: Event, asked: list[Any]) -> None:
-        """An answer."""
+        """Checks the offsets of a response."""
         del asked
         is_settled = operation.invoked in self._is_settled
         self._is_settled.discard(operation.invoked)

@@ -1,1 +1,1 @@
-"""The two messages that carry records, by hand: same bytes as the compiled codec, fewer objects, no copies."""
+"""Hand-written codecs for Produce and Fetch: same bytes as the compiled codec, fewer objects, no copies."""

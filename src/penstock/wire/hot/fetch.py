@@ -1,7 +1,7 @@
-"""Writes a Fetch response (versions 4 to 18) around record bytes that it never touches.
+"""Writes a Fetch response (versions 4 to 18) around record bytes, which it never touches.
 
-Twin of `messages.fetch.FetchResponse`. What comes out is a list for the socket: bytes that were made here, and between
-them the very objects that were handed in as records (views of memory or slices of files), in wire order.
+Twin of `messages.fetch.FetchResponse`. The result is a list of buffers for the socket: bytes written here, and between
+them the objects that were passed as records (views of memory or slices of files), in wire order.
 """
 
 import struct
@@ -30,7 +30,7 @@ _CLASSIC_V5 = struct.Struct(">ihqqq").pack
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of a response. Whatever has a length may be its records."""
+    """One partition of a response. Its records may be any object with a length."""
 
     partition: int
     error_code: int
@@ -42,11 +42,11 @@ class FetchedPartition(NamedTuple):
     records: Sized | None = None
     preferred_read_replica: int = -1
     diverging_epoch: tuple[int, int] | None = None
-    """(epoch, end offset): the reader's log has diverged behind it."""
+    """(epoch, end offset): the reader's log diverges after it."""
     current_leader: tuple[int, int] | None = None
-    """(leader id, leader epoch): told to a client that asked the wrong broker."""
+    """(leader id, leader epoch): for a client that sent the request to the wrong broker."""
     snapshot_id: tuple[int, int] | None = None
-    """(end offset, epoch): the metadata log starts behind the asked offset; fetch this snapshot."""
+    """(end offset, epoch): the metadata log starts after the fetch offset; the reader must fetch this snapshot."""
 
 
 class FetchedTopic(NamedTuple):
@@ -58,7 +58,7 @@ class FetchedTopic(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a leader named in `current_leader` listens."""
+    """Address of a leader named in `current_leader`."""
 
     node_id: int
     host: str
@@ -76,7 +76,7 @@ def write_fetch(
     session_id: int = 0,
     endpoints: Sequence[Endpoint] = (),
 ) -> list[Sized]:
-    """The whole response frame as buffers to be sent in order."""
+    """The complete response frame as buffers to be sent in order."""
     if version not in FetchResponse.VERSIONS:
         raise UnsupportedVersion(f"FetchResponse has versions {FetchResponse.VERSIONS}, not {version}")
     out = bytearray(_FRAME_START.pack(0, correlation_id))
@@ -210,7 +210,7 @@ def _endpoint_tag(out: bytearray, endpoints: Sequence[Endpoint]) -> None:
         else:
             _compact_text(body, rack)
         body.append(0)
-    out += b"\x01\x00"  # one tagged field, and it is the first
+    out += b"\x01\x00"  # one tagged field, with tag 0
     write_uvarint(out, len(body))
     out += body
 

@@ -1,7 +1,7 @@
 """Reads a Produce request (versions 3 to 13) without copying its records.
 
-Twin of `messages.produce.ProduceRequest`: both must agree on every input, acceptance included. Beyond that, this one
-refuses requests of too many partitions before it reads them.
+Twin of `messages.produce.ProduceRequest`: both must accept the same inputs and return the same values. In
+addition, this reader rejects requests with too many partitions before it reads them.
 """
 
 import struct
@@ -21,7 +21,7 @@ _TWO_INT32 = struct.Struct(">ii").unpack_from
 FIRST_COMPACT = ProduceRequest.FLEXIBLE.first
 FIRST_WITH_TOPIC_IDS = 13
 NAME_BYTES_USUAL = 256
-"""A topic's name is no longer than this, or no topic has it; longer ones are charged by their length."""
+"""No existing topic has a longer name; longer names are charged by their length."""
 NAME_SHIFT = 6
 
 
@@ -30,7 +30,7 @@ ProducedPartition: TypeAlias = tuple[str | bytes, int, memoryview | None]
 
 
 class Produced(NamedTuple):
-    """A Produce request, flat: the order of parts is the order on the wire."""
+    """A flattened Produce request; its parts are in wire order."""
 
     transactional_id: str | None
     acks: int
@@ -64,7 +64,7 @@ def read_produce(
 
 
 def _read_compact(version: int, b: memoryview, p: int, left: int) -> tuple[Produced, int]:
-    # One-byte varints are read in place: a call would cost more than all the rest of a partition.
+    # One-byte varints are decoded inline: a call would cost more than the rest of a partition.
     end = len(b)
     has_ids = version >= FIRST_WITH_TOPIC_IDS
     transactional_id = None
@@ -179,7 +179,7 @@ def _text(b: memoryview, p: int, size: int) -> tuple[str, int]:
 
 
 def _skip_tags(b: memoryview, p: int, left: int) -> tuple[int, int]:
-    """Behind tagged fields that this version does not know, and how many more elements may come."""
+    """The position after unknown tagged fields, and how many more elements are allowed."""
     count, p = read_uvarint(b, p)
     if count * 2 > len(b) - p:
         raise MalformedMessage(f"tagged fields: {count} elements cannot fit into the bytes that remain")

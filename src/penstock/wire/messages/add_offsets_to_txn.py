@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25): the offsets of a group join a transaction."""
+"""AddOffsetsToTxn (key 25): adds the offsets of a group to a transaction."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (key 24): partitions join a transaction, or a broker verifies that they have."""
+"""AddPartitionsToTxn (key 24): adds partitions to a transaction, or lets a broker verify that they were added."""
 
 from collections.abc import Sequence
 

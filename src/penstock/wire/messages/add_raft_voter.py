@@ -1,4 +1,4 @@
-"""AddRaftVoter (key 80): the metadata quorum gains a voter (KIP-853)."""
+"""AddRaftVoter (key 80): adds a voter to the metadata quorum (KIP-853)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (key 67): a broker receives a block of producer ids."""
+"""AllocateProducerIds (key 67): assigns a block of producer ids to a broker."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response

@@ -1,4 +1,4 @@
-"""AlterClientQuotas (key 49): quotas are set or removed."""
+"""AlterClientQuotas (key 49): sets or removes quotas."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): all settings of a resource are replaced."""
+"""AlterConfigs (key 33): replaces all settings of a resource."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AlterPartition (key 56): a partition leader proposes a new set of in-sync replicas."""
+"""AlterPartition (key 56): a partition leader proposes a new ISR."""
 
 from collections.abc import Sequence
 

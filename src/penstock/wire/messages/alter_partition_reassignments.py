@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45): partitions move to other brokers, or stop moving."""
+"""AlterPartitionReassignments (key 45): starts or cancels the move of partitions to other brokers."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34): replicas move to another directory of the same broker."""
+"""AlterReplicaLogDirs (key 34): moves replicas to another directory of the same broker."""
 
 from collections.abc import Sequence
 

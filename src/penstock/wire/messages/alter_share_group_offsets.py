@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (key 91): share groups start again elsewhere."""
+"""AlterShareGroupOffsets (key 91): sets the start offsets of a share group."""
 
 from collections.abc import Sequence
 

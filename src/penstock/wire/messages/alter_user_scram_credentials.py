@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51): SCRAM credentials are set or removed."""
+"""AlterUserScramCredentials (key 51): sets or removes SCRAM credentials."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): which APIs and versions a broker serves, and which features are finalized."""
+"""ApiVersions (key 18): the APIs and versions that a broker serves, and the finalized features."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73): a broker reports in which directory each of its replicas lies."""
+"""AssignReplicasToDirs (key 73): a broker reports the directory of each of its replicas."""
 
 from collections.abc import Sequence
 

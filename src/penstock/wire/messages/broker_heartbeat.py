@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (key 63): a broker says that it lives, and asks to be unfenced or to shut down."""
+"""BrokerHeartbeat (key 63): a broker reports that it is alive, and requests to be unfenced or to shut down."""
 
 from collections.abc import Sequence
 

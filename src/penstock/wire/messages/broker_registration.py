@@ -1,4 +1,4 @@
-"""BrokerRegistration (key 62): a broker presents itself to the controller and receives its epoch."""
+"""BrokerRegistration (key 62): a broker registers with the controller and receives its broker epoch."""
 
 from collections.abc import Sequence
 

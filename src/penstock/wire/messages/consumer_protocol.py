@@ -1,4 +1,4 @@
-"""What classic consumers tell each other through JoinGroup and SyncGroup; brokers only read it to describe groups."""
+"""Subscriptions and assignments of classic consumers in JoinGroup and SyncGroup; brokers mostly pass them on unread."""
 
 from collections.abc import Sequence
 

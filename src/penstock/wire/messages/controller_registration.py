@@ -1,4 +1,4 @@
-"""ControllerRegistration (key 70): a controller presents itself to the active one."""
+"""ControllerRegistration (key 70): a controller registers with the active controller."""
 
 from collections.abc import Sequence
 

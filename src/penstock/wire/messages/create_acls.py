@@ -1,4 +1,4 @@
-"""CreateAcls (key 30): new access rules."""
+"""CreateAcls (key 30): creates ACLs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38): a short-lived credential, made by someone who is logged in."""
+"""CreateDelegationToken (key 38): an authenticated client creates a short-lived credential."""
 
 from collections.abc import Sequence
 

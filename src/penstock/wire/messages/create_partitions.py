@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): topics grow by partitions."""
+"""CreatePartitions (key 37): adds partitions to topics."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19): new topics, with partitions, placement and settings."""
+"""CreateTopics (key 19): creates topics, with partitions, placement and settings."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): the access rules that match a filter go."""
+"""DeleteAcls (key 31): deletes the ACLs that match a filter."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): empty groups go, with their offsets."""
+"""DeleteGroups (key 42): deletes empty groups and their offsets."""
 
 from collections.abc import Sequence
 

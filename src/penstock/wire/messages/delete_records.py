@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): everything before an offset goes."""
+"""DeleteRecords (key 21): deletes all records before an offset."""
 
 from collections.abc import Sequence
 

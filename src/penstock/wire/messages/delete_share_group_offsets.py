@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92): share groups forget how far they have read some topics."""
+"""DeleteShareGroupOffsets (key 92): deletes the offsets of a share group for some topics."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (key 86): the state of share partitions goes."""
+"""DeleteShareGroupState (key 86): deletes the state of share partitions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20): topics go, by name or by id."""
+"""DeleteTopics (key 20): deletes topics, by name or by id."""
 
 from collections.abc import Sequence
 

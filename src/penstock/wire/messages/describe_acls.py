@@ -1,4 +1,4 @@
-"""DescribeAcls (key 29): the access rules that match a filter."""
+"""DescribeAcls (key 29): the ACLs that match a filter."""
 
 from collections.abc import Sequence
 

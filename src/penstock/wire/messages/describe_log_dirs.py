@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): the data directories of a broker and what lies in them."""
+"""DescribeLogDirs (key 35): the data directories of a broker and the replicas in them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who leads the metadata quorum and how far its voters and observers are."""
+"""DescribeQuorum (key 55): the leader of the metadata quorum, and the log end offsets of its voters and observers."""
 
 from collections.abc import Sequence
 

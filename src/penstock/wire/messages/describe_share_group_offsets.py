@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (key 90): how far share groups have read."""
+"""DescribeShareGroupOffsets (key 90): the start offsets of share groups."""
 
 from collections.abc import Sequence
 

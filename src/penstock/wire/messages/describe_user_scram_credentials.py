@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (key 50): which SCRAM mechanisms users have, never their secrets."""
+"""DescribeUserScramCredentials (key 50): the SCRAM mechanisms of users, never their secrets."""
 
 from collections.abc import Sequence
 

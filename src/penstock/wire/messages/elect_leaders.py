@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): partitions get their preferred leader, or any that is left."""
+"""ElectLeaders (key 43): elects the preferred leader of partitions, or any live replica."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""EndTxn (key 26): a transaction commits or aborts."""
+"""EndTxn (key 26): commits or aborts a transaction."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response, since

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40): a delegation token lives shorter, or ends."""
+"""ExpireDelegationToken (key 40): shortens or ends the lifetime of a delegation token."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response

@@ -1,4 +1,4 @@
-"""Fetch (key 1): a consumer or a follower asks for record batches from an offset on, and may wait for them."""
+"""Fetch (key 1): a consumer or a follower requests record batches from an offset on, and may wait for them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker looks after a group, a transactional id or a share partition."""
+"""FindCoordinator (key 10): the broker that coordinates a group, a transactional id or a share partition."""
 
 from collections.abc import Sequence
 

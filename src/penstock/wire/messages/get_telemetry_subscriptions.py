@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which metrics a client is asked to push (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): the metrics that a client is requested to push (KIP-714)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The headers in front of every request and response."""
+"""The headers of requests and responses."""
 
 from penstock.wire.declare import Message, field
 from penstock.wire.types import Int16, Int32

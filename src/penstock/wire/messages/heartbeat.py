@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group says that it lives."""
+"""Heartbeat (key 12): a member of a classic group reports that it is alive."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response, since

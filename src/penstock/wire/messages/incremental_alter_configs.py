@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): single settings are set, removed, extended or shortened."""
+"""IncrementalAlterConfigs (key 44): sets, removes, extends or shortens single settings."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): a producer receives id and epoch; the former holder of its transactional id is fenced."""
+"""InitProducerId (key 22): a producer receives an id and epoch; the former holder of its transactional id is fenced."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response, since

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83): the state of share partitions is created."""
+"""InitializeShareGroupState (key 83): creates the state of share partitions."""
 
 from collections.abc import Sequence
 

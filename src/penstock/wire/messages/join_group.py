@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): a consumer enters a classic group and learns who leads it."""
+"""JoinGroup (key 11): a consumer joins a classic group and learns its leader."""
 
 from collections.abc import Sequence
 

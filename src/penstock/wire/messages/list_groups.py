@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups that a broker looks after."""
+"""ListGroups (key 16): the groups that a broker coordinates."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): which offset is first, last, or the first at a time."""
+"""ListOffsets (key 2): the first offset, the last offset, or the first offset at a time."""
 
 from collections.abc import Sequence
 

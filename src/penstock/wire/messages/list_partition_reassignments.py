@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the partitions that are on the move."""
+"""ListPartitionReassignments (key 46): the partitions that are being reassigned."""
 
 from collections.abc import Sequence
 

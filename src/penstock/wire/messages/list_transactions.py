@@ -1,4 +1,4 @@
-"""ListTransactions (key 66): the transactions that a coordinator looks after."""
+"""ListTransactions (key 66): the transactions that a broker coordinates."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Metadata (key 3): brokers, topics, partitions and their leaders; what every client asks first."""
+"""Metadata (key 3): brokers, topics, partitions and their leaders; clients request it before they produce or fetch."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): a group remembers how far it has read."""
+"""OffsetCommit (key 8): stores the committed offsets of a group."""
 
 from collections.abc import Sequence
 

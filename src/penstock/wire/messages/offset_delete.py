@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): a group forgets how far it has read some partitions."""
+"""OffsetDelete (key 47): deletes the committed offsets of a group for some partitions."""
 
 from collections.abc import Sequence
 

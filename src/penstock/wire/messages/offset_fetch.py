@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): a group asks how far it had read."""
+"""OffsetFetch (key 9): reads the committed offsets of groups."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that a reader sees whether its log has diverged."""
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, by which a reader detects a diverged log."""
 
 from collections.abc import Sequence
 

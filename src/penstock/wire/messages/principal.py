@@ -1,4 +1,4 @@
-"""The name of a client as a broker hands it on inside an Envelope."""
+"""The principal of a client, as a broker forwards it in an Envelope."""
 
 from penstock.wire.declare import Message
 

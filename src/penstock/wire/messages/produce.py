@@ -1,4 +1,4 @@
-"""Produce (key 0): a producer hands in record batches, one per partition."""
+"""Produce (key 0): a producer sends record batches, one per partition."""
 
 from collections.abc import Sequence
 

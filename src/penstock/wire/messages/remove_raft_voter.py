@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (key 81): the metadata quorum loses a voter."""
+"""RemoveRaftVoter (key 81): removes a voter from the metadata quorum."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response

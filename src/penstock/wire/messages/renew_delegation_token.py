@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39): a delegation token lives longer."""
+"""RenewDelegationToken (key 39): extends the lifetime of a delegation token."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response

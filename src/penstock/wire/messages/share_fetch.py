@@ -1,4 +1,4 @@
-"""ShareFetch (key 78): a share consumer acquires records, and settles earlier ones on the way."""
+"""ShareFetch (key 78): a share consumer acquires records, and may acknowledge earlier ones."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader of a classic group hands in the assignment, every member receives its part."""
+"""SyncGroup (key 14): the leader of a classic group sends the assignment, every member receives its part."""
 
 from collections.abc import Sequence
 

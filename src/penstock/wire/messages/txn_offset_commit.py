@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28): a group remembers, inside a transaction, how far it has read."""
+"""TxnOffsetCommit (key 28): stores the offsets of a group as part of a transaction."""
 
 from collections.abc import Sequence
 

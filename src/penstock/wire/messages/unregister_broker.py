@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): a broker is forgotten for good."""
+"""UnregisterBroker (key 64): removes a broker from the cluster permanently."""
 
 from penstock.model.errors import ErrorCode
 from penstock.wire.declare import Request, Response

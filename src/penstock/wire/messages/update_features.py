@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57): finalized feature levels are raised or lowered."""
+"""UpdateFeatures (key 57): raises or lowers finalized feature levels."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Vote (key 52): a candidate asks a voter of the metadata quorum for its vote, or whether it would get it."""
+"""Vote (key 52): a candidate requests the vote, or the pre-vote, of a voter of the metadata quorum."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): the transaction coordinator has commit or abort markers written to partitions."""
+"""WriteTxnMarkers (key 27): the transaction coordinator requests commit or abort markers in partitions."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""Messages that lie in a log: the records of internal topics, and control records."""
+"""Messages stored in a log: the records of internal topics, and control records."""

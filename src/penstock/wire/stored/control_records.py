@@ -1,4 +1,4 @@
-"""Keys and values of control records: transaction markers, and what the metadata quorum writes into its own log."""
+"""Keys and values of control records: transaction markers, and those of the metadata log."""
 
 from collections.abc import Sequence
 

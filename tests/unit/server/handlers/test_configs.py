@@ -11,25 +11,18 @@ from penstock.host.lossy import LossyDisk
 from penstock.metadata.commands import NewTopic
 from penstock.metadata.image import BROKER, GROUP, TOPIC
 from penstock.model.errors import ErrorCode
-from penstock.server.complaints import REMEMBERED_S
-from penstock.server.handlers import describe_configs as describing
-from penstock.server.handlers.configs import (
-    BROKER_LOGGER,
-    CLIENT_METRICS,
-    alter_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
-from penstock.server.handlers.describe_configs import describe_configs
-from penstock.server.log_levels import levels
-from penstock.server.metadata_log import METADATA_LOG
-from penstock.server.pieces import TOO_LARGE
+from penstock.server.connections.client_warnings import REMEMBERED_S
+from penstock.server.handlers.topics import describe_configs as describing
+from penstock.server.handlers.topics.configs import BROKER_LOGGER, CLIENT_METRICS
+from penstock.server.handlers.topics.log_levels import levels
+from penstock.server.loop.pieces import TOO_LARGE
+from penstock.server.quorum.metadata_log import METADATA_LOG
 from penstock.wire.messages import alter_configs as replacing
 from penstock.wire.messages import incremental_alter_configs as changing
 from penstock.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from penstock.wire.messages.list_config_resources import ListConfigResourcesRequest
+from tests.unit.server.handlers.bare_node import NONE
 from tests.unit.server.handlers.cluster import Cluster, clustered
-from tests.unit.server.handlers.stand import NONE
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 INVALID = ErrorCode.INVALID_REQUEST
@@ -47,7 +40,7 @@ async def describe(cluster: Cluster, *asked: tuple[Any, ...], version: int = 4, 
         for kind, name, *keys in asked
     ]
     request = DescribeConfigsRequest(resources=resources, **options)
-    return (await cluster.ask(describe_configs, request, version)).results
+    return (await cluster.ask(cluster.describing_configs.describe_configs, request, version)).results
 
 
 async def values(cluster: Cluster, kind: int, name: str, *keys: str) -> dict[str, tuple[str | None, int]]:
@@ -68,7 +61,7 @@ async def change(cluster: Cluster, *resources: tuple[int, str, Changes], version
         ],
         **{"validate_only": False} | options,
     )
-    return (await cluster.ask(incremental_alter_configs, request, version)).responses
+    return (await cluster.ask(cluster.configs.incremental_alter_configs, request, version)).responses
 
 
 async def change_all(
@@ -85,7 +78,7 @@ async def change_all(
         ],
         **{"validate_only": False} | options,
     )
-    return (await cluster.ask(alter_configs, request, version)).responses
+    return (await cluster.ask(cluster.configs.alter_configs, request, version)).responses
 
 
 def told(results: Any) -> list[tuple[int, str, ErrorCode]]:
@@ -279,7 +272,7 @@ def test_a_controller_that_is_offline_is_a_storage_error_for_every_resource() ->
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """Puts the levels back."""
+    """Restores the log levels."""
     loggers = [logging.getLogger(), logging.getLogger("penstock.node"), logging.getLogger("penstock")]
     before = [logger.level for logger in loggers]
     yield
@@ -365,7 +358,7 @@ def test_answers_keep_the_order_of_the_request_and_tell_of_each_resource_once() 
 
 async def listed(cluster: Cluster, *kinds: int, version: int = 1) -> list[tuple[int, str]]:
     request = ListConfigResourcesRequest(resource_types=kinds)
-    response = await cluster.ask(list_config_resources, request, version)
+    response = await cluster.ask(cluster.configs.list_config_resources, request, version)
     assert response.error_code is NONE
     return [(resource.resource_type, resource.resource_name) for resource in response.config_resources]
 
@@ -387,7 +380,8 @@ def test_resources_are_listed_by_type() -> None:
 @pytest.mark.parametrize("kind", [0, 1, 3, 64])
 def test_what_cannot_be_listed(kind: int) -> None:
     async def story(cluster: Cluster) -> None:
-        response = await cluster.ask(list_config_resources, ListConfigResourcesRequest(resource_types=[TOPIC, kind]), 1)
+        request = ListConfigResourcesRequest(resource_types=[TOPIC, kind])
+        response = await cluster.ask(cluster.configs.list_config_resources, request, 1)
         assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, ())
 
     clustered(story)
@@ -395,16 +389,16 @@ def test_what_cannot_be_listed(kind: int) -> None:
 
 def test_clock_and_complaints_are_told_to_who_asks_for_them_by_name() -> None:
     async def story(cluster: Cluster) -> None:
-        cluster.complaints.say("tls", "somebody began with TLS")
-        cluster.complaints.say("tls", "somebody else began with TLS")
-        cluster.complaints.tick()
+        cluster.client_warnings.say("tls", "somebody began with TLS")
+        cluster.client_warnings.say("tls", "somebody else began with TLS")
+        cluster.client_warnings.tick()
         asked = await values(cluster, BROKER, "1", "penstock.clock.ms", "penstock.complaints", "num.partitions")
         assert int(str(asked["penstock.clock.ms"][0])) == cluster.clock.wall_ms()
         (said,) = json.loads(str(asked["penstock.complaints"][0]))
         assert said == {"kind": "tls", "sentence": "somebody else began with TLS", "times": 2, "seconds_ago": 1}
         assert not [name for name in await values(cluster, BROKER, "1") if name.startswith("penstock.")]
         for _ in range(REMEMBERED_S):
-            cluster.complaints.tick()
+            cluster.client_warnings.tick()
         assert await values(cluster, BROKER, "1", "penstock.complaints") == {"penstock.complaints": ("[]", 5)}
 
     clustered(story)

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeTopicPartitions: who is there, and partitions page by page."""
+"""DescribeCluster, and DescribeTopicPartitions page by page."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,13 +7,11 @@ import pytest
 
 from penstock.metadata.commands import NewTopic
 from penstock.model.errors import ErrorCode
-from penstock.server.handlers.describe_cluster import describe_cluster
-from penstock.server.handlers.describe_topic_partitions import describe_topic_partitions
 from penstock.wire.messages.describe_cluster import DescribeClusterRequest
 from penstock.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from penstock.wire.types import ZERO_UUID
+from tests.unit.server.handlers.bare_node import NONE
 from tests.unit.server.handlers.cluster import NODE, Cluster, clustered
-from tests.unit.server.handlers.stand import NONE
 
 UNTOLD = -0x80000000
 
@@ -22,7 +20,7 @@ UNTOLD = -0x80000000
 
 async def cluster_of(cluster: Cluster, version: int, *, operations: bool = False, **options: Any) -> Any:
     request = DescribeClusterRequest(include_cluster_authorized_operations=operations, **options)
-    return await cluster.ask(describe_cluster, request, version)
+    return await cluster.ask(cluster.describing_cluster.describe_cluster, request, version)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -78,7 +76,7 @@ async def page(cluster: Cluster, *names: str, limit: int = 2_000, cursor: tuple[
     at = None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1])
     topics = [TopicRequest(name=name) for name in names]
     request = DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=at)
-    return await cluster.ask(describe_topic_partitions, request, 0)
+    return await cluster.ask(cluster.describing_partitions.describe_topic_partitions, request, 0)
 
 
 def shown(response: Any) -> list[tuple[str, list[int]]]:

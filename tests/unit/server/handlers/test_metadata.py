@@ -1,4 +1,4 @@
-"""Metadata in every version: all topics, names, ids, errors, topics on demand, addresses, answers that are kept."""
+"""Metadata in every version: all topics, names, ids, errors, automatic topic creation, addresses, cached responses."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from penstock.metadata.image import TOPIC, Broker, Image, Partition, Topic
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.shelves import Shelves
 from penstock.model.errors import ErrorCode
-from penstock.server.advertised import endpoints
-from penstock.server.metadata_answer import (
+from penstock.server.connections.advertised import endpoints
+from penstock.server.handlers.topics.metadata_answer import (
     PARTITIONS_AT_ONCE,
     TOPIC_OPERATIONS,
     UNTOLD_OPERATIONS,
@@ -21,7 +21,7 @@ from penstock.server.metadata_answer import (
     encode_topic,
     write_answer,
 )
-from penstock.server.pieces import Turns
+from penstock.server.loop.pieces import Turns
 from penstock.wire.headers import response_frame
 from penstock.wire.messages.metadata import (
     MetadataRequest,
@@ -31,8 +31,8 @@ from penstock.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from penstock.wire.types import ZERO_UUID
+from tests.unit.server.handlers.bare_node import NONE, a_batch, only, to_produce
 from tests.unit.server.handlers.cluster import NODE, Cluster, clustered
-from tests.unit.server.handlers.stand import NONE, a_batch, only, to_produce
 
 VERSIONS = range(14)
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -44,11 +44,11 @@ def codes(response: MetadataResponse) -> dict[str | None, ErrorCode]:
 
 
 def fixed(version: int) -> dict[str, Any]:
-    """No topics on demand, where a request can say so."""
+    """Disables automatic topic creation, in versions that have the field."""
     return {"allow_auto_topic_creation": False} if version >= 4 else {}
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- content ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -146,7 +146,7 @@ def test_operations_are_told_on_request(version: int) -> None:
     clustered(story)
 
 
-# --- topics on demand -------------------------------------------------------------------------------------------------
+# --- automatic topic creation -----------------------------------------------------------------------------------------
 
 
 def names_of(cluster: Cluster) -> list[str]:
@@ -291,7 +291,7 @@ def test_the_controller_is_told_what_is_advertised(
     assert [(each.name, each.host, each.port) for each in told] == registered
 
 
-# --- answers that are kept --------------------------------------------------------------------------------------------
+# --- cached responses -------------------------------------------------------------------------------------------------
 
 
 def an_image(*topics: Topic, brokers: tuple[int, ...] = (1, 2)) -> Image:

@@ -1,4 +1,4 @@
-"""Batches whose records are opened: outside the loop where they are large, and never more than a bound of them."""
+"""Batches whose records are opened: large ones outside the event loop, and a bounded number of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,13 +14,21 @@ from penstock.model.limits import DEFAULT_LIMITS
 from penstock.records.builder import BatchBuilder
 from penstock.records.check import DEFAULT_RULES, Rules, Validation
 from penstock.records.compression import Codec
-from penstock.server.handlers.list_offsets import MAX_TIMESTAMP, list_offsets
-from penstock.server.handlers.produce import produce
-from penstock.server.serving import Answer, Unfinished
+from penstock.server.connections.serving import Answer, Unfinished
+from penstock.server.handlers.records.list_offsets import MAX_TIMESTAMP
 from penstock.wire.codec import encode
 from penstock.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.unit.server.handlers.stand import NONE, Stand, finish, produced, read_answer, running, to_produce, topic_id
+from tests.unit.server.handlers.bare_node import (
+    NONE,
+    BareNode,
+    finish,
+    produced,
+    read_answer,
+    running,
+    to_produce,
+    topic_id,
+)
 
 T = TypeVar("T")
 
@@ -30,7 +38,7 @@ COMPACTED = Rules(is_compacted=True)
 
 
 class CountingWorkers:
-    """Workers of which is known what they did."""
+    """Workers that count their calls."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -44,9 +52,9 @@ class CountingWorkers:
         return work()
 
 
-def watched(stand: Stand) -> CountingWorkers:
+def watched(node: BareNode) -> CountingWorkers:
     workers = CountingWorkers()
-    stand.opener._workers = workers
+    node.opener._workers = workers
     return workers
 
 
@@ -57,9 +65,9 @@ def a_batch(count: int, codec: Codec = Codec.NONE, value: bytes = b"v", *, key: 
     return builder.build()
 
 
-def first_stage(stand: Stand, request: ProduceRequest) -> Answer | Unfinished:
-    """As far as it runs at once."""
-    return produce(stand.call(0, 12), memoryview(bytearray(b"head") + encode(request, 12)), 4)
+def first_stage(node: BareNode, request: ProduceRequest) -> Answer | Unfinished:
+    """Runs a produce request as far as it goes without waiting."""
+    return node.producing.produce(node.call(0, 12), memoryview(bytearray(b"head") + encode(request, 12)), 4)
 
 
 # --- producing --------------------------------------------------------------------------------------------------------
@@ -67,12 +75,12 @@ def first_stage(stand: Stand, request: ProduceRequest) -> Answer | Unfinished:
 
 @pytest.mark.parametrize("rules", [COMPACTED, Rules(validation=Validation.FULL), Rules(timestamp_before_ms_max=10**15)])
 def test_large_batches_are_opened_by_workers_and_small_ones_at_once(rules: Rules) -> None:
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(rules=rules)
-        workers = watched(stand)
-        assert (await produced(await stand.begin(to_produce(("t", 0, a_batch(3))), 12))).error_code is NONE
+    async def story(node: BareNode) -> None:
+        partition = await node.add(rules=rules)
+        workers = watched(node)
+        assert (await produced(await node.begin(to_produce(("t", 0, a_batch(3))), 12))).error_code is NONE
         assert workers.done == 0
-        begun = first_stage(stand, to_produce(("t", 0, a_batch(5_000, Codec.ZSTD))))
+        begun = first_stage(node, to_produce(("t", 0, a_batch(5_000, Codec.ZSTD))))
         assert isinstance(begun, Unfinished)
         assert partition.log.written_end == 3, "nothing is appended before the records were opened"
         answered = await produced(await begun.rest)
@@ -83,9 +91,9 @@ def test_large_batches_are_opened_by_workers_and_small_ones_at_once(rules: Rules
 
 
 def test_what_is_wrong_with_a_large_batch_is_told_and_others_of_the_request_go_on() -> None:
-    async def story(stand: Stand) -> None:
-        await stand.add(rules=COMPACTED)
-        await stand.add("u", rules=COMPACTED)
+    async def story(node: BareNode) -> None:
+        await node.add(rules=COMPACTED)
+        await node.add("u", rules=COMPACTED)
         request = ProduceRequest(
             acks=1,
             timeout_ms=1_000,
@@ -98,7 +106,7 @@ def test_what_is_wrong_with_a_large_batch_is_told_and_others_of_the_request_go_o
                 for topic, key in (("t", None), ("u", b"k"))
             ],
         )
-        begun = first_stage(stand, request)
+        begun = first_stage(node, request)
         assert isinstance(begun, Unfinished)
         response: Any = read_answer(await finish(await begun.rest), 0, 12)
         codes = [topic.partition_responses[0].error_code for topic in response.responses]
@@ -109,69 +117,69 @@ def test_what_is_wrong_with_a_large_batch_is_told_and_others_of_the_request_go_o
 
 
 def test_many_partitions_are_opened_by_workers_however_small_their_batches_are() -> None:
-    async def story(stand: Stand) -> None:
+    async def story(node: BareNode) -> None:
         for number in range(20):
-            await stand.add("t", number, rules=COMPACTED)
-        workers = watched(stand)
-        begun = first_stage(stand, to_produce(*[("t", number, a_batch(1)) for number in range(20)]))
+            await node.add("t", number, rules=COMPACTED)
+        workers = watched(node)
+        begun = first_stage(node, to_produce(*[("t", number, a_batch(1)) for number in range(20)]))
         assert isinstance(begun, Unfinished)
         response: Any = read_answer(await finish(await begun.rest), 0, 12)
         assert {p.error_code for t in response.responses for p in t.partition_responses} == {NONE}
-        assert workers.done == 0  # small ones need no worker, but a turn for others between them
+        assert workers.done == 0  # small batches need no worker, but other tasks run between them
 
     running(story)
 
 
 def test_a_batch_of_too_many_records_is_refused_where_records_are_opened() -> None:
-    """It would take a worker seconds; where nothing is opened, it is taken."""
+    """It would occupy a worker for seconds; a partition that opens no records accepts it."""
 
-    async def story(stand: Stand) -> None:
-        await stand.add(rules=COMPACTED)
-        await stand.add("u")
+    async def story(node: BareNode) -> None:
+        await node.add(rules=COMPACTED)
+        await node.add("u")
         batch = a_batch(DEFAULT_LIMITS.batch_opened_records_max + 1, Codec.ZSTD)
-        begun = first_stage(stand, to_produce(("t", 0, bytearray(batch))))
+        begun = first_stage(node, to_produce(("t", 0, bytearray(batch))))
         assert isinstance(begun, Unfinished)
         refused = await produced(await begun.rest)
         assert refused.error_code is ErrorCode.INVALID_RECORD
         assert "send smaller batches" in (refused.error_message or "")
-        assert (await produced(await stand.begin(to_produce(("u", 0, batch)), 12))).error_code is NONE
+        assert (await produced(await node.begin(to_produce(("u", 0, batch)), 12))).error_code is NONE
 
     running(story)
 
 
-# --- looking up -------------------------------------------------------------------------------------------------------
+# --- look-ups by time -------------------------------------------------------------------------------------------------
 
 
-async def look(stand: Stand, timestamp: int) -> tuple[int, int]:
+async def look(node: BareNode, timestamp: int) -> tuple[int, int]:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
-    (topic,) = (await stand.ask(list_offsets, request, 11)).topics
+    (topic,) = (await node.ask(node.offsets.list_offsets, request, 11)).topics
     (found,) = topic.partitions
     assert found.error_code is NONE
     return found.timestamp, found.offset
 
 
 def test_a_batch_that_unpacks_above_10_mib_does_not_spoil_look_ups_by_time() -> None:
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=LARGE)
-        workers = watched(stand)
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=LARGE)
+        workers = watched(node)
         partition.append(a_batch(14, Codec.ZSTD, b"a" * 900_000), now_ms=START_MS, rules=DEFAULT_RULES)
         for number in range(5):
-            stand.append(partition, timestamp_ms=START_MS + 1_000 + number)
-        assert await look(stand, START_MS) == (START_MS, 0)
-        assert await look(stand, START_MS + 5) == (START_MS + 5, 5)
-        assert await look(stand, START_MS + 1_002) == (START_MS + 1_002, 16)
-        assert await look(stand, MAX_TIMESTAMP) == (START_MS + 1_004, 18)
+            node.append(partition, timestamp_ms=START_MS + 1_000 + number)
+        assert await look(node, START_MS) == (START_MS, 0)
+        assert await look(node, START_MS + 5) == (START_MS + 5, 5)
+        assert await look(node, START_MS + 1_002) == (START_MS + 1_002, 16)
+        assert await look(node, MAX_TIMESTAMP) == (START_MS + 1_004, 18)
         assert workers.done == 2, "only the large batch is opened by a worker"
 
     running(story)
 
 
 def test_the_newest_record_is_found_without_reading_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=LARGE)
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=LARGE)
         for number in range(3_000):
-            stand.append(partition, 5, value=b"v" * 200, timestamp_ms=START_MS + number)
+            node.append(partition, 5, value=b"v" * 200, timestamp_ms=START_MS + number)
         assert len(partition.log.segments) > 3
         reads: list[int] = []
         original = LossyFile.read
@@ -181,7 +189,7 @@ def test_the_newest_record_is_found_without_reading_the_log(monkeypatch: pytest.
             return original(self, position, size_bytes)
 
         monkeypatch.setattr(LossyFile, "read", counted)
-        assert await look(stand, MAX_TIMESTAMP) == (START_MS + 2_999, 14_995)
+        assert await look(node, MAX_TIMESTAMP) == (START_MS + 2_999, 14_995)
         log_bytes = sum(segment.size_bytes for segment in partition.log.segments)
         assert sum(reads) < log_bytes / 20
 
@@ -189,10 +197,10 @@ def test_the_newest_record_is_found_without_reading_the_log(monkeypatch: pytest.
 
 
 def test_a_header_that_lies_about_its_time_costs_a_bounded_number_of_batches() -> None:
-    """Under `header` validation nobody has looked whether a record is as new as the header says."""
+    """With `header` validation no one has checked that a record is as new as the header states."""
 
-    async def story(stand: Stand) -> None:
-        partition = await stand.add(settings=LARGE)
+    async def story(node: BareNode) -> None:
+        partition = await node.add(settings=LARGE)
         opened = 0
 
         async def counting(_batch: object, work: Callable[[], T]) -> T:
@@ -205,16 +213,16 @@ def test_a_header_that_lies_about_its_time_costs_a_bounded_number_of_batches() -
             batch[35:43] = (START_MS + 10_000).to_bytes(8, "big")  # the highest timestamp
             batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
             partition.append(batch, now_ms=START_MS, rules=DEFAULT_RULES)
-        stand.opener.open = counting  # type: ignore[method-assign,assignment]
-        assert await look(stand, START_MS + 5_000) == (START_MS + 10_000, 24)
+        node.opener.open = counting  # type: ignore[method-assign,assignment]
+        assert await look(node, START_MS + 5_000) == (START_MS + 10_000, 24)
         assert opened == 8
 
     running(story)
 
 
 def test_nothing_waits_where_records_are_not_opened() -> None:
-    async def story(stand: Stand) -> None:
-        await stand.add()
-        assert not isinstance(first_stage(stand, to_produce(("t", 0, a_batch(5_000)))), Unfinished)
+    async def story(node: BareNode) -> None:
+        await node.add()
+        assert not isinstance(first_stage(node, to_produce(("t", 0, a_batch(5_000)))), Unfinished)
 
     running(story)

@@ -1,4 +1,4 @@
-"""Requests of the quorum's peers: which cluster and which voter they are for, in every version."""
+"""Requests of quorum peers: checks of cluster id and voter key, in every version."""
 
 from typing import Any
 
@@ -8,23 +8,26 @@ from penstock.model.errors import ErrorCode
 from penstock.raft.messages import BeginEpoch, EndEpoch, Fetch, FetchSnapshot, Request, Vote
 from penstock.raft.ports import SnapshotId
 from penstock.raft.replicas import ReplicaKey
-from penstock.server.handlers import quorum, quorum_admin
-from penstock.server.quorum_messages import request_to_wire
+from penstock.server.quorum.quorum_messages import request_to_wire
 from penstock.wire.codec import decode, encode
 from penstock.wire.messages.add_raft_voter import AddRaftVoterRequest
 from penstock.wire.messages.fetch import FetchRequest, ReplicaState
 from penstock.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from penstock.wire.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
+from tests.unit.server.handlers.bare_node import NONE, finish, read_answer
 from tests.unit.server.handlers.cluster import NODE, Cluster, clustered
-from tests.unit.server.handlers.stand import NONE, finish, read_answer
 
 OUTSIDER = ReplicaKey(77, b"o" * 16)
-HANDLERS: dict[type, Any] = {
-    Vote: quorum.vote,
-    BeginEpoch: quorum.begin_quorum_epoch,
-    EndEpoch: quorum.end_quorum_epoch,
-    FetchSnapshot: quorum.fetch_snapshot,
-}
+
+
+def handler_of(cluster: Cluster, request: Request) -> Any:
+    handlers: dict[type, Any] = {
+        Vote: cluster.quorum_requests.vote,
+        BeginEpoch: cluster.quorum_requests.begin_quorum_epoch,
+        EndEpoch: cluster.quorum_requests.end_quorum_epoch,
+        FetchSnapshot: cluster.quorum_requests.fetch_snapshot,
+    }
+    return handlers[type(request)]
 
 
 def requests(epoch: int, key: ReplicaKey) -> list[Request]:
@@ -39,12 +42,13 @@ def requests(epoch: int, key: ReplicaKey) -> list[Request]:
 async def ask(cluster: Cluster, request: Request, version: int, cluster_id: str | None = "c") -> Any:
     message: Any = request_to_wire(request, "c")[0]
     message.cluster_id = cluster_id
-    return await cluster.ask(HANDLERS[type(request)], message, version)
+    return await cluster.ask(handler_of(cluster, request), message, version)
 
 
 async def fetch_frame(cluster: Cluster, message: Any, version: int) -> Any:
     request = decode(FetchRequest, version, encode(message, version))
-    return read_answer(await finish(await quorum.fetch(request, cluster.call(1, version))), 1, version)
+    answer = await cluster.quorum_requests.fetch(request, cluster.call(1, version))
+    return read_answer(await finish(answer), 1, version)
 
 
 def versions(request: Request) -> range:
@@ -61,7 +65,7 @@ def test_peers_name_this_cluster_in_every_version(cluster_id: str | None) -> Non
                 answer = await ask(cluster, request, version, cluster_id)
                 assert answer.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID
         assert cluster.quorum.raft.epoch == epoch
-        (warning,) = cluster.complaints.remembered()
+        (warning,) = cluster.client_warnings.remembered()
         assert "this is cluster 'c'" in warning.sentence
         assert "10.0.0.9" in warning.sentence
 
@@ -109,7 +113,7 @@ def test_the_largest_epoch_is_refused_and_reported() -> None:
             answer = await ask(cluster, request, versions(request)[-1])
             assert answer.topics[0].partitions[0].error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
         assert cluster.quorum.raft.epoch == epoch
-        (warning,) = cluster.complaints.remembered()
+        (warning,) = cluster.client_warnings.remembered()
         assert (warning.kind, warning.times) == ("quorum epoch", 4)
 
     clustered(story)
@@ -126,14 +130,14 @@ def test_a_voter_that_updates_itself_names_this_cluster(cluster_id: str | None) 
             listeners=(),
             k_raft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
         )
-        answer = await cluster.ask(quorum_admin.update_raft_voter, request, 0)
+        answer = await cluster.ask(cluster.quorum_admin.update_raft_voter, request, 0)
         assert answer.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
     clustered(story)
 
 
 def test_operators_may_leave_the_cluster_out_but_not_name_another() -> None:
-    """Kafka's tools send none."""
+    """Kafka's tools send no cluster id."""
 
     async def story(cluster: Cluster) -> None:
         for cluster_id, add, remove in (
@@ -144,7 +148,7 @@ def test_operators_may_leave_the_cluster_out_but_not_name_another() -> None:
                 cluster_id=cluster_id, timeout_ms=1_000, voter_id=NODE, voter_directory_id=b"x" * 16, listeners=()
             )
             leaving = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=NODE, voter_directory_id=b"x" * 16)
-            assert (await cluster.ask(quorum_admin.add_raft_voter, adding, 1)).error_code is add
-            assert (await cluster.ask(quorum_admin.remove_raft_voter, leaving, 0)).error_code is remove
+            assert (await cluster.ask(cluster.quorum_admin.add_raft_voter, adding, 1)).error_code is add
+            assert (await cluster.ask(cluster.quorum_admin.remove_raft_voter, leaving, 0)).error_code is remove
 
     clustered(story)

@@ -8,8 +8,7 @@ import pytest
 from penstock.host.lossy import LossyDisk
 from penstock.metadata.commands import NewTopic
 from penstock.model.errors import ErrorCode
-from penstock.server.handlers.topics import create_partitions, create_topics, delete_topics
-from penstock.server.metadata_log import METADATA_LOG
+from penstock.server.quorum.metadata_log import METADATA_LOG
 from penstock.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -23,8 +22,8 @@ from penstock.wire.messages.create_topics import (
 )
 from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from penstock.wire.types import ZERO_UUID
+from tests.unit.server.handlers.bare_node import NONE, a_batch, only, to_produce
 from tests.unit.server.handlers.cluster import NODE, Cluster, clustered
-from tests.unit.server.handlers.stand import NONE, a_batch, only, to_produce
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT
@@ -44,7 +43,7 @@ async def create(
     cluster: Cluster, *topics: CreatableTopic, version: int = 7, timeout_ms: int = 60_000, validate_only: bool = False
 ) -> Any:
     request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms, validate_only=validate_only)
-    return (await cluster.ask(create_topics, request, version)).topics
+    return (await cluster.ask(cluster.topics.create_topics, request, version)).topics
 
 
 async def delete(
@@ -56,7 +55,7 @@ async def delete(
         request = DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
     else:
         request = DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
-    return (await cluster.ask(delete_topics, request, version)).responses
+    return (await cluster.ask(cluster.topics.delete_topics, request, version)).responses
 
 
 async def grow(
@@ -69,7 +68,7 @@ async def grow(
 ) -> Any:
     asked = [CreatePartitionsTopic(name=name, count=count, assignments=assignments) for name, count in topics]
     request = CreatePartitionsRequest(topics=asked, timeout_ms=timeout_ms, validate_only=validate_only)
-    return (await cluster.ask(create_partitions, request, version)).results
+    return (await cluster.ask(cluster.topics.create_partitions, request, version)).results
 
 
 def told(results: Any) -> list[tuple[str | None, ErrorCode]]:

@@ -1,4 +1,4 @@
-"""Reads Prometheus' text format (0.0.4), and trusts nothing: what a scraper would take amiss is an AssertionError."""
+"""A strict parser of Prometheus' text format (0.0.4): whatever a scraper would reject is an AssertionError."""
 
 import re
 from collections import defaultdict
@@ -11,7 +11,7 @@ SUFFIXES = ("_bucket", "_sum", "_count")
 
 
 class Told(NamedTuple):
-    """A page: types by family, values by name and labels."""
+    """A parsed page: types by family, values by name and labels."""
 
     kinds: dict[str, str]
     values: dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -65,7 +65,7 @@ def _unescape(text: str) -> str:
 
 
 def _check_histogram(told: Told, name: str) -> None:
-    """Buckets grow, and end with the count."""
+    """Checks that buckets grow, and end with the count."""
     buckets: defaultdict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = defaultdict(list)
     for key, count in told.values.get(f"{name}_bucket", {}).items():
         rest = tuple(each for each in key if each[0] != "le")

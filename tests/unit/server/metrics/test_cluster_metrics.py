@@ -1,52 +1,31 @@
-"""Three whole nodes on virtual time: what they tell together is the truth about the cluster, and each fact once."""
+"""Three whole nodes on virtual time: together their metrics describe the cluster correctly, each fact once."""
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
-from penstock.client.bootstrap import Address
+from penstock.client.admin.configs import ConfigKind
 from penstock.client.cluster import Cluster
-from penstock.client.commits import commit_offsets
-from penstock.client.configs import ConfigKind
-from penstock.client.coordinator_link import CoordinatorLink
+from penstock.client.groups.commits import commit_offsets
+from penstock.client.groups.coordinator_link import CoordinatorLink
 from penstock.client.metadata import TopicPartition
-from penstock.client.producer import Producer
+from penstock.client.producer.producer import Producer
 from penstock.metadata.image import Partition as Placed
 from penstock.server.metrics.controller import ControllerCollector
 from penstock.server.metrics.gathering import COLLECTORS
 from penstock.server.metrics.page import Page
 from penstock.server.metrics.replicas import TOLD_CURRENT, ReplicaCollector
-from penstock.server.node import Node
-from penstock.server.pages import why_not_serving
-from penstock.server.settings import NodeSettings
-from penstock.server.traffic import Traffic
-from tests.simulation.servers_world import NODES, settings_for
-from tests.unit.server.metrics.exposition import Told, read
-from tests.unit.server.test_cluster import Town, tell
-from tests.unit.server.test_replication import cluster_of, publish, read_all
+from penstock.server.partitions.traffic import Traffic
+from tests.simulation.three_servers.world import NODES
+from tests.unit.server.metrics.exposition import Told
+from tests.unit.server.metrics.pages import together, told, told_by, watched
+from tests.unit.server.replicated_topic import publish, read_all
+from tests.unit.server.town import Town, cluster_of, tell
 
 TOPIC = "orders"
 EXACT_S = 0.1
 DECLARED = {metric.name: metric for collector in COLLECTORS for metric in collector.metrics}
-
-
-def watched(node_id: int) -> NodeSettings:
-    return replace(settings_for(node_id), metrics=Address("", 9644))
-
-
-async def told_by(node: Node) -> Told:
-    assert node._gathering is not None
-    return read(b"".join(await node._gathering.page()).decode())
-
-
-async def told(town: Town) -> dict[int, Told]:
-    return {node_id: await told_by(node) for node_id, node in sorted(town.nodes.items())}
-
-
-def together(pages: dict[int, Told], name: str) -> float:
-    return sum(page.sum(name) for page in pages.values() if name in page.values)
 
 
 def partitions_in(pages: dict[int, Told], name: str) -> list[tuple[str, str]]:
@@ -113,7 +92,7 @@ async def check_groups(town: Town) -> None:
     for group in groups:
         offsets = {places[0]: 0, places[1]: 2, places[2]: 4, places[3]: 0}
         await commit_offsets(CoordinatorLink(cluster, group), offsets)
-    for _ in range(2):  # the second time from what is known
+    for _ in range(2):  # the second time from the cache
         pages = await told(town)
         now_ms = clock.wall_ms()
         name = "kafka_consumergroup_lag"
@@ -147,7 +126,7 @@ def test_groups_are_told_by_their_coordinators_alone_and_exactly() -> None:
 
 
 def tells_what_it_follows_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a kafka_exporter beside each node would."""
+    """Makes nodes report followed partitions too, as a kafka_exporter beside each node would."""
     collect = ReplicaCollector.collect
 
     def more(self: ReplicaCollector, page: Page) -> Iterator[None]:
@@ -169,9 +148,10 @@ def every_node_tells_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     collect = ControllerCollector.collect
 
     def all_of_it(self: ControllerCollector, page: Page) -> Iterator[None]:
-        was_active, self._controller.is_active = self._controller.is_active, True
+        runtime = self._controller.runtime
+        was_active, runtime.is_active = runtime.is_active, True
         yield from collect(self, page)
-        self._controller.is_active = was_active
+        runtime.is_active = was_active
 
     monkeypatch.setattr(ControllerCollector, "collect", all_of_it)
 
@@ -198,7 +178,9 @@ async def check_kill(town: Town) -> None:
     assert together(before, "kafka_server_replicamanager_atminisrpartitioncount") == 2
     epoch = max(page.value("kafka_server_raftmetrics_current_epoch") for page in before.values())
     town.kill(2)
-    await town.until(lambda: town.leader is not None and town.nodes[town.leader].controller.index.leaderless_count)
+    await town.until(
+        lambda: town.leader is not None and town.nodes[town.leader].member.controller.index.leaderless_count
+    )
     await asyncio.sleep(2.0)
     pages = await told(town)
     assert together(pages, "kafka_controller_kafkacontroller_offlinepartitionscount") == 1
@@ -224,7 +206,7 @@ async def check_kill(town: Town) -> None:
 
 
 def topics_of(town: Town) -> dict[str, list[Placed]]:
-    image = next(iter(town.nodes.values())).controller.image
+    image = next(iter(town.nodes.values())).member.controller.image
     return {topic.name: list(topic.partitions.values()) for topic in image.topics.values()}
 
 
@@ -233,7 +215,7 @@ def test_what_a_dead_node_leaves_behind_is_told() -> None:
 
 
 def test_counters_never_go_back_while_a_node_lives() -> None:
-    """Topics come, are written, move and go."""
+    """Topics are created, written, moved and deleted."""
 
     async def story(town: Town) -> None:
         admin, cluster = town.admin(1), cluster_of(town)
@@ -288,7 +270,7 @@ def test_series_are_bounded_and_what_is_left_out_is_counted() -> None:
 
 
 def test_a_node_that_waits_for_the_quorum_tells_what_it_knows() -> None:
-    """Nobody else is there: it is up, and says that it does not serve."""
+    """The other nodes are down: the node runs, and reports that it does not serve."""
 
     async def story(town: Town) -> None:
         town.kill(2)
@@ -301,6 +283,6 @@ def test_a_node_that_waits_for_the_quorum_tells_what_it_knows() -> None:
         assert page.value("kafka_controller_kafkacontroller_activecontrollercount") == 0
         assert page.value("kafka_server_replicamanager_leadercount") == 0
         assert page.labels("kafka_server_raftmetrics_current_state", "current_state") != ["leader"]
-        assert why_not_serving(town.nodes[1]) == "not serving yet: it has not joined its cluster"
+        assert town.nodes[1].health.why_not_serving == "not serving yet: it has not joined its cluster"
 
     tell(story, watched)

@@ -1,14 +1,14 @@
-"""The page: families, labels, histograms; numbers that grow and never go back."""
+"""The metrics page: families, labels, histograms; counters that never go back."""
 
 import random
 from bisect import bisect_left
 
 import pytest
 
+from penstock.server.loop.timing import Timing
 from penstock.server.metrics.page import Kind, Metric, Page, labels
 from penstock.server.metrics.window import Window
-from penstock.server.timing import Timing
-from penstock.server.traffic import Traffic
+from penstock.server.partitions.traffic import Traffic
 from tests.unit.server.metrics.exposition import read
 
 GAUGE = Metric("a_gauge", Kind.GAUGE, "Something that is so much.")

@@ -1,4 +1,4 @@
-"""Every story is told of both decoders."""
+"""Runs every test with both decoders."""
 
 from functools import partial
 

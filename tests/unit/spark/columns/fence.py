@@ -21,7 +21,7 @@ from penstock.spark.columns.compiled import CompiledColumns
 from penstock.spark.columns.errors import UnreadableBatch
 from penstock.spark.columns.loading import Kernels, load
 from penstock.spark.columns.plain import PlainColumns
-from penstock.spark.columns.shape import Wanted
+from penstock.spark.columns.shape import RecordRange
 from tests.unit.spark.columns.mutation import mutate, random_batch
 
 BYTES_MAX = 64 * 1024
@@ -31,7 +31,7 @@ PROT_NONE = 0
 
 
 class Fence:
-    """Memory for arrays, with a forbidden page on either side of each."""
+    """Memory for arrays, with an inaccessible page on either side of each."""
 
     def __init__(self) -> None:
         self.is_at_end = True
@@ -47,7 +47,7 @@ class Fence:
         return whole[mmap.PAGESIZE : mmap.PAGESIZE + FIELD_BYTES]
 
     def moved(self, number: int, array: NDArray[Any]) -> NDArray[Any]:
-        """A copy of the array, flush with a forbidden page."""
+        """Copies the array next to an inaccessible page."""
         field = self.fields[number]
         assert array.nbytes <= FIELD_BYTES
         place = field[FIELD_BYTES - array.nbytes :] if self.is_at_end else field[: array.nbytes]
@@ -57,7 +57,7 @@ class Fence:
         return copy
 
     def run(self, kernel: Any, *arguments: Any) -> bool:
-        """Call the kernel with copies, and take back what it wrote."""
+        """Calls the kernel with copies, and copies its output back."""
         copies = [
             self.moved(number, each) if isinstance(each, np.ndarray) else each for number, each in enumerate(arguments)
         ]
@@ -76,7 +76,7 @@ def fenced(run: Kernels, fence: Fence) -> Kernels:
 
 
 def campaign(seed: int, runs: int) -> str:
-    """What came of so many batches; an assertion fails where the two decoders differ."""
+    """Decodes mutated batches with both decoders, asserts that they agree, and returns a summary."""
     dice = random.Random(seed)
     fence = Fence()
     compiled = load()
@@ -86,7 +86,9 @@ def campaign(seed: int, runs: int) -> str:
     for number in range(runs):
         fence.is_at_end = number % 2 == 0
         data = bytes(mutate(dice, random_batch(dice, base_offset=100)))
-        wanted = Wanted("orders", 0, dice.choice((0, 101)), dice.choice((104, 2**62)), has_headers=dice.random() < 0.5)
+        wanted = RecordRange(
+            "orders", 0, dice.choice((0, 101)), dice.choice((104, 2**62)), has_headers=dice.random() < 0.5
+        )
         columns = CompiledColumns(kernels_between_fences, wanted, BYTES_MAX)
         plain = PlainColumns(wanted, BYTES_MAX)
         batch = BatchView(data)
@@ -109,7 +111,7 @@ def campaign(seed: int, runs: int) -> str:
 
 
 def expect_refusal(columns: CompiledColumns, batch: BatchView) -> None:
-    """What the plain decoder refuses, the kernels refuse, unless it was not even unpacked."""
+    """Checks that the kernels refuse a batch that the plain decoder refuses, unless it was not decompressed."""
     try:
         columns.add(batch)
     except ProtocolError:
@@ -118,11 +120,11 @@ def expect_refusal(columns: CompiledColumns, batch: BatchView) -> None:
 
 
 def plant() -> None:
-    """A kernel that believes a payload to be longer than it is reads on, and must die of it."""
+    """Runs a kernel that assumes a payload longer than it is; it must crash."""
     fence = Fence()
     compiled = load()
     assert compiled is not None
-    wanted = Wanted("orders", 0, 0, 2**62)
+    wanted = RecordRange("orders", 0, 0, 2**62)
     columns = CompiledColumns(fenced(compiled, fence), wanted, BYTES_MAX)
     columns.add(BatchView(bytes(random_batch(random.Random(3), 0))))
     line = list(columns._sources[0].table[0])

@@ -1,4 +1,4 @@
-"""The kernels as plain Python, on arrays that refuse every index that machine code would not even notice."""
+"""The kernels as plain Python, on arrays that refuse every index that machine code would not check."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from penstock.spark.columns.loading import Kernels
 
 
 class Guarded:
-    """An array without negative indices, without slices that reach over its end, and with plain numbers in it."""
+    """An array that refuses negative indices and slices beyond its end, and returns plain numbers."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.array = array

@@ -1,4 +1,4 @@
-"""Batches of all kinds, and damage under a checksum that fits, as a hostile producer would send it."""
+"""Random batches, and mutations with a valid checksum, as a hostile producer would send them."""
 
 import random
 
@@ -16,7 +16,7 @@ HEADERS = (
 
 
 def random_batch(dice: random.Random, base_offset: int, codec: Codec | None = None) -> bytearray:
-    """A batch as some producer might have written it, or a compaction left it."""
+    """Builds a batch as a producer might have written it, or compaction left it."""
     builder = BatchBuilder(
         codec=dice.choice(list(Codec)) if codec is None else codec,
         base_offset=base_offset,
@@ -32,9 +32,9 @@ def random_batch(dice: random.Random, base_offset: int, codec: Codec | None = No
 
 
 def mutate(dice: random.Random, batch: bytearray) -> bytearray:
-    """The batch with some bytes changed, taken out or put in, and with length and checksum that fit again."""
+    """Changes, removes or inserts some bytes, and makes length and checksum valid again."""
     for _ in range(dice.randint(1, 3)):
-        # The payload is what kernels read; of the header, count, deltas and timestamps are what they are told.
+        # Kernels read the payload, and count, deltas and timestamps of the header.
         place = dice.randrange(HEADER_BYTES, len(batch)) if dice.random() < 0.9 and len(batch) > HEADER_BYTES else 0
         match dice.choice(("set", "flip", "extreme", "cut", "insert", "header")):
             case "header":

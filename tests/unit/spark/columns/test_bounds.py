@@ -1,4 +1,4 @@
-"""Machine code stays inside its arrays: read and written between forbidden pages, it lives; told a lie, it dies."""
+"""Machine code stays inside its arrays, which lie between inaccessible pages; a planted overrun crashes."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Batches become the columns of Spark's Kafka connector, whichever decoder reads them."""
+"""Both decoders produce the columns of Spark's Kafka connector."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,18 +21,18 @@ from penstock.records.builder import BatchBuilder
 from penstock.records.compression import Codec
 from penstock.records.control import ControlType, EndTransactionMarker, marker_batch
 from penstock.records.header import BatchView, stamp_log_append_time
-from penstock.spark.columns import Wanted, arrow_schema, decode, decoding
+from penstock.spark.columns import RecordRange, arrow_schema, decode, decoding
 from penstock.spark.columns.decoding import MakeColumns, stream
 
 NOW_MS = 1_700_000_000_000
 NOW = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
-ALL = Wanted("orders", 3, 0, 2**64)
+ALL = RecordRange("orders", 3, 0, 2**64)
 
 Rows = list[dict[str, object]]
 
 
-def read(make_columns: MakeColumns, data: bytes | memoryview, wanted: Wanted = ALL, **options: Any) -> Rows:
-    """The rows, out of record batches that are sound and of the one right schema."""
+def read(make_columns: MakeColumns, data: bytes | memoryview, wanted: RecordRange = ALL, **options: Any) -> Rows:
+    """Returns the rows; checks that every record batch is valid and has the expected schema."""
     rows: Rows = []
     for table in stream(data, wanted, make_columns=make_columns, **options):
         table.validate(full=True)
@@ -88,7 +88,7 @@ def test_a_record_is_a_row(make_columns: MakeColumns, codec: Codec) -> None:
 
 
 def test_null_is_not_empty(make_columns: MakeColumns) -> None:
-    """A tombstone is a null, and Spark's `IS NULL` finds it."""
+    """A tombstone is null, and Spark's `IS NULL` finds it."""
     builder = BatchBuilder()
     pairs = [(None, b"v"), (b"k", None), (None, None), (b"", b""), (b"k", b"v")] * 4
     for key, value in pairs:
@@ -99,9 +99,9 @@ def test_null_is_not_empty(make_columns: MakeColumns) -> None:
 
 def test_only_wanted_offsets_come_back(make_columns: MakeColumns) -> None:
     data = b"".join(batch_of(b"a", b"b", b"c", base_offset=base) for base in (0, 3, 6, 9))
-    assert column(read(make_columns, data, Wanted("orders", 3, 4, 8)), "offset") == [4, 5, 6, 7]
-    assert read(make_columns, data, Wanted("orders", 3, 12, 20)) == []
-    assert read(make_columns, data, Wanted("orders", 3, 5, 5)) == []
+    assert column(read(make_columns, data, RecordRange("orders", 3, 4, 8)), "offset") == [4, 5, 6, 7]
+    assert read(make_columns, data, RecordRange("orders", 3, 12, 20)) == []
+    assert read(make_columns, data, RecordRange("orders", 3, 5, 5)) == []
 
 
 def test_what_compaction_took_leaves_gaps(make_columns: MakeColumns) -> None:
@@ -213,7 +213,7 @@ def test_a_view_into_a_larger_buffer_is_as_good(make_columns: MakeColumns) -> No
 
 
 def test_groups_are_handed_on_before_all_is_read(make_columns: MakeColumns, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is unpacked stays within bounds, however much a small answer unpacks to."""
+    """Memory stays bounded, however much a small response decompresses to."""
     monkeypatch.setattr(decoding, "GROUP_ROWS", 4)
     asked: list[int] = []
 

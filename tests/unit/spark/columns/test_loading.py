@@ -1,4 +1,4 @@
-"""Where compiled code is kept, and what happens where it cannot be: a slower decoder, one sentence, the same rows."""
+"""The cache of compiled code; without it, a slower decoder, one log line, the same rows."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ import numba
 import pytest
 
 from penstock.records.builder import BatchBuilder
-from penstock.spark.columns import Wanted, decode, kernels
+from penstock.spark.columns import RecordRange, decode, kernels
 from penstock.spark.columns.cache import NoCache, directory
 from penstock.spark.columns.decoding import fastest
 from penstock.spark.columns.loading import _load, load
@@ -21,13 +21,13 @@ READ = """
 import logging, sys
 logging.basicConfig(format="logged: %(message)s")
 from penstock.records.builder import BatchBuilder
-from penstock.spark.columns import Wanted, decode
+from penstock.spark.columns import RecordRange, decode
 from penstock.spark.columns.loading import load
 
 builder = BatchBuilder()
 builder.append(b"key", b"value")
 for _ in range(3):
-    (table,) = decode(bytes(builder.build()), Wanted("orders", 0, 0, 10), None)
+    (table,) = decode(bytes(builder.build()), RecordRange("orders", 0, 0, 10), None)
 assert table.column("value").to_pylist() == [b"value"]
 kernels = load()
 print("plain" if kernels is None else sum(kernels.fill.stats.cache_hits.values()))
@@ -35,7 +35,7 @@ print("plain" if kernels is None else sum(kernels.fill.stats.cache_hits.values()
 
 
 def read_elsewhere(**environment: str) -> tuple[str, list[str]]:
-    """In a fresh process: the decoder that was used, plain or compiled with so many hits of the cache; and the log."""
+    """Runs a fresh process; returns the decoder, plain or the number of cache hits of the compiled one, and the log."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("PENSTOCK_CACHE", "XDG_CACHE_HOME")}
     done = subprocess.run(
         [sys.executable, "-c", READ],
@@ -51,7 +51,7 @@ def read_elsewhere(**environment: str) -> tuple[str, list[str]]:
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """As if nothing had been loaded in this process."""
+    """Clears the loaded kernels of this process."""
     _load.cache_clear()
     yield
     _load.cache_clear()
@@ -69,7 +69,7 @@ def test_without_a_variable_it_is_the_users_cache_directory(tmp_path: Path) -> N
 
 
 def test_a_home_that_cannot_be_written_to_costs_a_sentence_and_some_seconds(tmp_path: Path) -> None:
-    """Not even root can make a directory below a file."""
+    """Not even root can create a directory below a file."""
     (tmp_path / "home").write_text("")
     decoder, told = read_elsewhere(HOME=str(tmp_path / "home"))
     assert decoder == "0"
@@ -81,7 +81,7 @@ def test_a_home_that_cannot_be_written_to_costs_a_sentence_and_some_seconds(tmp_
 def test_a_read_only_home_of_somebody_who_is_not_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fresh: None
 ) -> None:
-    assert load() is not None  # Python itself may lie where only root can read: what is needed is imported now
+    assert load() is not None  # Python's files may be readable by root only: everything needed is imported now
     _load.cache_clear()
     caplog.clear()
     home = tmp_path / "home"
@@ -111,7 +111,7 @@ def test_damage_in_the_cache_costs_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_others_can_write_to_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies there is run as our own code."""
+    """Code in that directory is executed as our own."""
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
     place = directory()
     assert place.stat().st_mode & 0o777 == 0o700
@@ -143,7 +143,7 @@ def test_without_a_compiler_the_plain_decoder_reads(
     builder.append(b"key", b"value")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            (table,) = decode(bytes(builder.build()), Wanted("orders", 0, 0, 10), None)
+            (table,) = decode(bytes(builder.build()), RecordRange("orders", 0, 0, 10), None)
     assert fastest() is PlainColumns
     assert table.column("value").to_pylist() == [b"value"]
     (record,) = [each for each in caplog.records if each.name.startswith("penstock.spark")]

@@ -1,4 +1,4 @@
-"""A batch that cannot be read says where it lies, what is wrong with it and what to do, whichever decoder finds it."""
+"""An unreadable batch is reported with its place, the cause and the fix, by both decoders."""
 
 import pickle
 from struct import pack_into
@@ -11,10 +11,10 @@ from penstock.records.builder import BatchBuilder
 from penstock.records.compression import Codec
 from penstock.records.header import seal, stamp_log_append_time
 from penstock.records.varint import encode
-from penstock.spark.columns import UnreadableBatch, Wanted
+from penstock.spark.columns import RecordRange, UnreadableBatch
 from penstock.spark.columns.decoding import MakeColumns, stream
 
-ALL = Wanted("orders", 3, 0, 2**63 - 1)
+ALL = RecordRange("orders", 3, 0, 2**63 - 1)
 AGAIN = "Read it again"
 LEAVE_OUT = "start reading at offset 43 to leave it out"
 
@@ -27,7 +27,7 @@ def good(base_offset: int = 40) -> bytearray:
 
 
 def refusal(make_columns: MakeColumns, data: bytes | bytearray, **options: Any) -> UnreadableBatch:
-    """What is raised, and that it tells where."""
+    """Returns the error, after a check that it names the place."""
     with pytest.raises(UnreadableBatch) as caught:
         list(stream(bytes(data), ALL, make_columns=make_columns, **options))
     assert str(caught.value).startswith(f"orders-3: the batch at offset {caught.value.offset} cannot be read: ")
@@ -35,7 +35,7 @@ def refusal(make_columns: MakeColumns, data: bytes | bytearray, **options: Any) 
 
 
 def with_payload(payload: bytes, count: int, codec: Codec = Codec.NONE) -> bytearray:
-    """A batch at 40 to 42 whose payload is made by hand."""
+    """Builds a batch at 40 to 42 with a given payload."""
     batch = good()[:61] + payload
     pack_into(">i", batch, 8, len(batch) - 12)
     pack_into(">h", batch, 21, codec)
@@ -67,7 +67,7 @@ def test_a_flipped_bit_is_not_seen_when_nobody_looks(make_columns: MakeColumns) 
 
 @pytest.mark.parametrize("base_offset", [39, 0, 42])
 def test_offsets_that_go_back(make_columns: MakeColumns, base_offset: int) -> None:
-    """The base offset lies outside the checksum: only its neighbours can show that it is wrong."""
+    """The checksum does not cover the base offset: only the neighbouring batches reveal an error."""
     trouble = refusal(make_columns, good() + good(base_offset=base_offset))
     assert trouble.offset == base_offset
     assert "it follows on offset 42" in str(trouble)
@@ -94,7 +94,7 @@ def test_a_length_that_no_batch_has(make_columns: MakeColumns) -> None:
 
 
 def test_not_one_whole_batch(make_columns: MakeColumns) -> None:
-    """Nothing would come of reading on, and nothing of reading again: the reader must be told."""
+    """Neither reading on nor reading again would help: the reader must get an error."""
     for size_bytes in (5, 61, 80):
         trouble = refusal(make_columns, good()[:size_bytes])
         assert trouble.offset == ALL.first
@@ -163,7 +163,7 @@ RECORDS = {
 @pytest.mark.parametrize("has_headers", [False, True])
 @pytest.mark.parametrize("payload", RECORDS.values(), ids=RECORDS)
 def test_records_that_are_none(make_columns: MakeColumns, payload: bytes, has_headers: bool) -> None:
-    """Each under a checksum that fits, so reading again would not help."""
+    """The checksum is valid, so reading again would not help."""
     data = bytes(good(base_offset=0) + with_payload(payload, 1))
     with pytest.raises(UnreadableBatch) as caught:
         list(stream(data, ALL._replace(has_headers=has_headers), make_columns=make_columns))
@@ -178,7 +178,7 @@ def test_a_count_that_lies(make_columns: MakeColumns, count: int) -> None:
 
 
 def test_both_decoders_would_read_the_sound_record(make_columns: MakeColumns) -> None:
-    """Or else the stories above would prove nothing."""
+    """Otherwise the tests above would prove nothing."""
     (table,) = stream(bytes(with_payload(SOUND, 1)), ALL, make_columns=make_columns)
     assert table.column("value").to_pylist() == [b"v"]
 
@@ -190,7 +190,7 @@ def test_a_time_of_append_over_64_bits_in_microseconds(make_columns: MakeColumns
 
 
 def test_what_cannot_be_told_in_microseconds_can_be_left_out(make_columns: MakeColumns) -> None:
-    """Only wanted records are judged, so that a reader can go on behind the one that is in the way."""
+    """Only wanted records are checked, so that a reader can continue after the bad one."""
     builder = BatchBuilder()
     builder.append(b"k", b"far", timestamp_ms=2**60)
     builder.append(b"k", b"near", timestamp_ms=1_700_000_000_000)
@@ -200,7 +200,7 @@ def test_what_cannot_be_told_in_microseconds_can_be_left_out(make_columns: MakeC
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=lambda codec: codec.name)
 def test_of_two_that_are_unreadable_the_first_is_told(make_columns: MakeColumns, codec: Codec) -> None:
-    """However late its records are looked at."""
+    """Even if its records are decoded later."""
     first = with_payload(SOUND[:-1], 1)
     second = with_payload(b"noise" * 9, 1, codec)
     second[:8] = (50).to_bytes(8, "big")

@@ -1,4 +1,4 @@
-"""Arrow batches as the source gives them."""
+"""Arrow batches as the source returns them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

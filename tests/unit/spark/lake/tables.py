@@ -1,4 +1,4 @@
-"""Small tables for tests: their schema, files made of a few rows, and what is in a table."""
+"""Small tables for tests: their schema, files of a few rows, and their content."""
 
 import json
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def lake_table(path: Path, pipeline: str = "orders_lake", *, may_adopt: bool = F
 
 
 def data_file(table: Path, name: str, offsets: Iterable[int], day: str = DAY, written_ms: int = 0) -> DataFile:
-    """A file in the table's directory that no commit knows yet."""
+    """Writes a file into the table's directory without committing it."""
     rows = list(offsets)
     moment = datetime.fromisoformat(day).replace(tzinfo=UTC)
     path = f"day={day}/{name}.parquet"
@@ -33,7 +33,7 @@ def data_file(table: Path, name: str, offsets: Iterable[int], day: str = DAY, wr
 
 
 def batch(table: Path, number: int, starts: dict[str, dict[str, int]] | None = None, name: str = "part") -> Batch:
-    """Batch 0 has offsets 0 to 9, batch 1 has 10 to 19, and so on."""
+    """Builds a batch; batch 0 has offsets 0 to 9, batch 1 has 10 to 19, and so on."""
     first = number * 10
     file = data_file(table, f"{name}-{number}", range(first, first + 10))
     return Batch(number, starts, {"orders": {"0": first + 10}}, [file], file.rows, bad=0)

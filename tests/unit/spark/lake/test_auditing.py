@@ -1,4 +1,4 @@
-"""A table that is the topic is told so; one that lacks, doubles or changes a row is found out, and where."""
+"""The audit of a table against its topic finds every missing, duplicate or altered row, and its place."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ SPANS = {TopicPartition("orders", 0): (0, 100), TopicPartition("orders", 1): (0,
 
 
 def topic(count: int = 100) -> list[pa.RecordBatch]:
-    """Two partitions, a record a minute; every tenth cannot be read."""
+    """Two partitions, a record a minute; every tenth record is unreadable."""
     stamps = [NOON + offset * 60_000_000 for offset in range(count)]
     values: list[bytes | None] = [
         b'{"n": %d, "x": 0.5, "d": "2026-01-31", "p": "1.25", "t": ["a", null]}' % offset if offset % 10 else b"{"
@@ -51,7 +51,7 @@ def written(path: Path, batches: list[pa.RecordBatch]) -> list[str]:
 
 
 def audited(path: Path, log: list[pa.RecordBatch], table: list[pa.RecordBatch]) -> Verdict:
-    """Each side in two tasks; rows by name where they differ, brought together as Spark does it."""
+    """Audits both sides in two tasks each; differing rows are joined as Spark does it."""
     files = written(path, table)
     sides = [log_side([each], DECODER) for each in log]
     halves = [table_side(str(path), SCHEMA, files[:1], SPANS), table_side(str(path), SCHEMA, files[1:], SPANS)]
@@ -117,7 +117,7 @@ def test_a_row_that_is_another(tmp_path: Path, column: str) -> None:
 
 
 def test_a_row_that_moved_to_another_hour_or_offset(tmp_path: Path) -> None:
-    """Another timestamp is one row altered, though two hours differ; another offset is one missing and a stranger."""
+    """Another timestamp alters one row, though two hours differ; another offset alters one and misses or adds one."""
     first, second = topic()
     later = second.slice(7, 1).set_column(
         second.schema.get_field_index("timestamp"),
@@ -194,7 +194,7 @@ def test_a_sum_does_not_depend_on_order_or_cuts() -> None:
 
 
 def test_hashes_tell_apart_what_is_nearly_the_same() -> None:
-    """Nulls from empty texts, lists from their parts, neighbours in a list, equal values in other columns."""
+    """Nulls and empty strings, lists and their parts, order in a list, equal values in other columns."""
     kind = pa.list_(pa.string())
     lists = pa.array([[], None, [""], ["a", "b"], ["b", "a"], ["ab"], [None]], kind)
     assert len(set(row_hashes(pa.record_batch({"x": lists})).tolist())) == 7

@@ -1,4 +1,4 @@
-"""A batch comes into the table once, whoever dies, returns, restores or begins anew."""
+"""A batch is committed to the table once, whichever process dies, returns, is restored or starts afresh."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from penstock.spark.lake.commit import Refused
+from penstock.spark.lake.commit import CommitRefused
 from penstock.spark.lake.table import Moved, Note, notes, open_table, swap
 from tests.unit.spark.lake.tables import batch, data_file, lake_table, offsets_in
 
@@ -47,7 +47,7 @@ def test_a_batch_without_rows_counts(tmp_path: Path) -> None:
 
 
 def test_whoever_wakes_up_late_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver is stopped after its look at the table; a second one takes over; the first goes on."""
+    """A driver is paused after it read the table; a second one takes over; the first continues."""
     first, second = lake_table(tmp_path), lake_table(tmp_path)
     first.commit("query", batch(tmp_path, 0))
 
@@ -57,13 +57,13 @@ def test_whoever_wakes_up_late_stops(tmp_path: Path, monkeypatch: pytest.MonkeyP
         swap(*arguments, **others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(SWAP, stopped_before)
-    with pytest.raises(Refused, match="Another run of orders_lake has just committed batch 1"):
+    with pytest.raises(CommitRefused, match="Another run of orders_lake has just committed batch 1"):
         first.commit("query", batch(tmp_path, 1, name="first"))
     assert offsets_in(tmp_path) == list(range(20))
 
 
 def test_others_may_write_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody joins files between the look and the commit: the batch looks again and is written once."""
+    """Another writer commits between the read and the commit: the batch reads again and is written once."""
     table = lake_table(tmp_path)
     table.commit("query", batch(tmp_path, 0))
 
@@ -82,7 +82,7 @@ def test_others_may_write_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_error_after_the_commit_is_no_reason_to_commit_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log's own checkpoint fails once the commit is written: the batch is in."""
+    """Delta's own checkpoint fails after the commit is written: the batch is in the table."""
     from deltalake.exceptions import DeltaError
 
     table = lake_table(tmp_path)
@@ -114,7 +114,7 @@ def test_an_error_instead_of_the_commit_is_told(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_change_is_made_to_the_version_that_was_looked_at_or_not_at_all(tmp_path: Path) -> None:
-    """delta-rs alone lets two changes pass that remove the same files, and then rows are there twice."""
+    """delta-rs itself accepts two changes that remove the same files, which would duplicate rows."""
     table = lake_table(tmp_path)
     table.commit("query", batch(tmp_path, 0))
     old = data_file(tmp_path, "part-0", range(10))
@@ -127,12 +127,12 @@ def test_a_change_is_made_to_the_version_that_was_looked_at_or_not_at_all(tmp_pa
     assert offsets_in(tmp_path) == list(range(10))
 
 
-# --- checkpoints and tables that are not of one time
+# --- checkpoints and tables of different ages
 
 
 def test_a_new_checkpoint_does_not_double_the_table(tmp_path: Path) -> None:
     lake_table(tmp_path).commit("old", batch(tmp_path, 0))
-    with pytest.raises(Refused, match=r"written by another checkpoint of orders_lake \(query old\).*--adopt"):
+    with pytest.raises(CommitRefused, match=r"written by another checkpoint of orders_lake \(query old\).*--adopt"):
         lake_table(tmp_path).commit("new", batch(tmp_path, 0, name="new"))
     assert offsets_in(tmp_path) == list(range(10))
 
@@ -143,7 +143,7 @@ def test_an_adopted_table_goes_on_where_it_ended_and_the_old_query_is_out(tmp_pa
     adopting = lake_table(tmp_path, may_adopt=True)
     more = replace(batch(tmp_path, 1), number=0, starts=adopting.ends())
     assert adopting.commit("new", more)
-    with pytest.raises(Refused, match="query new"):
+    with pytest.raises(CommitRefused, match="query new"):
         old.commit("old", batch(tmp_path, 1, name="old"))
     assert lake_table(tmp_path).commit("new", replace(batch(tmp_path, 2), number=1))
     assert offsets_in(tmp_path) == list(range(30))
@@ -155,7 +155,7 @@ def test_a_table_that_grows_while_it_is_adopted_is_not_doubled(tmp_path: Path) -
     adopting = lake_table(tmp_path, may_adopt=True)
     starts = adopting.ends()
     old.commit("old", batch(tmp_path, 1))
-    with pytest.raises(Refused, match="another run still writes"):
+    with pytest.raises(CommitRefused, match="another run still writes"):
         adopting.commit("new", replace(batch(tmp_path, 1, name="new"), number=0, starts=starts))
     assert offsets_in(tmp_path) == list(range(20))
 
@@ -164,16 +164,16 @@ def test_a_restored_checkpoint_is_refused(tmp_path: Path) -> None:
     table = lake_table(tmp_path)
     for number in range(3):
         table.commit("query", batch(tmp_path, number))
-    with pytest.raises(Refused, match=r"has batch 2 of orders_lake already.*only at batch 1"):
+    with pytest.raises(CommitRefused, match=r"has batch 2 of orders_lake already.*only at batch 1"):
         table.commit("query", batch(tmp_path, 1, name="again"))
-    with pytest.raises(Refused, match=r"Batch 2 of orders_lake in .* is another than the checkpoint has"):
+    with pytest.raises(CommitRefused, match=r"Batch 2 of orders_lake in .* is another than the checkpoint has"):
         table.commit("query", replace(batch(tmp_path, 2, name="again"), ends={"orders": {"0": 999}}))
 
 
 def test_a_restored_table_is_refused(tmp_path: Path) -> None:
     table = lake_table(tmp_path)
     table.commit("query", batch(tmp_path, 0))
-    with pytest.raises(Refused, match="checkpoint is at batch 2, the table ends with 0"):
+    with pytest.raises(CommitRefused, match="checkpoint is at batch 2, the table ends with 0"):
         table.commit("query", batch(tmp_path, 2))
 
 
@@ -184,7 +184,7 @@ def test_a_table_that_was_made_anew_is_not_filled_from_the_middle(tmp_path: Path
         message = "knows nothing of orders_lake, whose checkpoint is at batch 7"
     else:
         message = "checkpoint is at batch 7, the table has none"
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(CommitRefused, match=message):
         lake_table(tmp_path).commit("query", batch(tmp_path, 7))
 
 
@@ -194,7 +194,7 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     lake_table(tmp_path).commit("query", batch(tmp_path, 0))
     other = lake_table(tmp_path)
     other.schema = other.schema.append(pa.field("value", pa.string()))
-    with pytest.raises(Refused, match="has other columns than orders_lake writes"):
+    with pytest.raises(CommitRefused, match="has other columns than orders_lake writes"):
         other.commit("query", batch(tmp_path, 1))
 
 

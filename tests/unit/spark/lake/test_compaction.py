@@ -1,4 +1,4 @@
-"""Small files are joined where nobody writes; rows stay what they are, whoever else is at work."""
+"""Small files are joined where no writer is active; rows stay the same, also with concurrent writers."""
 
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def test_a_group_is_as_large_as_a_file_should_be() -> None:
 
 
 def write_batches(path: Path, count: int, stamp_us: int = OLD) -> LakeTable:
-    """A table of small files with ten rows each."""
+    """Builds a table of small files with ten rows each."""
     table = LakeTable(str(path), "orders_lake", SCHEMA, is_by_day=True)
     for number in range(count):
         append(table, path, number, stamp_us)
@@ -115,7 +115,7 @@ def test_the_stream_writes_on_meanwhile(tmp_path: Path) -> None:
 
 
 def test_whoever_comes_second_gives_way(tmp_path: Path) -> None:
-    """Two runners join the same files: one of them throws its file away."""
+    """Two runners join the same files: one of them discards its file."""
     write_batches(tmp_path, 5)
 
     def run(group: Group) -> list[DataFile]:
@@ -169,7 +169,7 @@ def test_no_table_no_work(tmp_path: Path) -> None:
 
 
 def test_what_is_joined_counts_as_old_as_its_rows(tmp_path: Path) -> None:
-    """Otherwise a round would keep the next one waiting."""
+    """Otherwise a round would delay the next one."""
     write_batches(tmp_path, 5)
     opened = open_table(str(tmp_path))
     assert opened is not None

@@ -1,4 +1,4 @@
-"""Rows become files: by day, of a bounded size, with what readers need to skip them, and nothing after an error."""
+"""Files of rows: by day, of bounded size, with statistics for readers, and none left after an error."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_without_days_all_rows_lie_together(tmp_path: Path) -> None:
 
 
 def test_a_time_that_is_no_date_has_no_day(tmp_path: Path) -> None:
-    """A producer took microseconds for milliseconds: the year is 58051."""
+    """A producer sent microseconds as milliseconds: the year is 58051."""
     found = write(tmp_path, [raw([0, 1], [NOON, NOON * 1000])])
     by_day = {each.day: each for each in found}
     assert set(by_day) == {"2026-01-31", None}
@@ -56,7 +56,7 @@ def test_a_time_that_is_no_date_has_no_day(tmp_path: Path) -> None:
 
 
 def test_no_time_at_all_is_a_moment_before_1970(tmp_path: Path) -> None:
-    """Kafka has -1 for it."""
+    """Kafka's timestamp is -1 then."""
     (file,) = write(tmp_path, [raw([0], -1000)])
     assert file.day == "1969-12-31"
 
@@ -88,7 +88,7 @@ def test_every_column_comes_back(tmp_path: Path) -> None:
 def test_a_file_grows_until_it_is_large_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "ROW_GROUP_BYTES", 64 * 1024)
     batches = [raw(range(first, first + 100), NOON, value=os.urandom(1000)) for first in range(0, 2000, 100)]
-    # Equal values pack well: a file takes many of them.
+    # Equal values compress well: a file holds many of them.
     found = write(tmp_path, batches, file_bytes=8 * 1024)
     assert len(found) > 2
     assert all(each.size_bytes >= 8 * 1024 for each in found[:-1])
@@ -134,7 +134,7 @@ def test_no_rows_make_no_file(tmp_path: Path) -> None:
 
 
 def test_rows_have_the_types_of_the_table_whoever_wrote_them(tmp_path: Path) -> None:
-    """delta-rs writes texts as views when it changes rows; others have other widths and another order of columns."""
+    """delta-rs writes strings as views when it changes rows; other writers use other widths and column orders."""
     batch = raw([1, 2], us("2026-01-31"))
     topics = batch.column("topic").cast(pa.string_view())
     kind = pa.timestamp("ns", tz="UTC")

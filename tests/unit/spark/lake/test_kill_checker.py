@@ -1,4 +1,4 @@
-"""What holds tables against topics after kills sees every difference that a kill could make."""
+"""The checker that compares tables with topics after kills detects every difference that a kill could make."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 
 @pytest.fixture
 def lake(kafka: Kafka, tmp_path: Path) -> Pipeline:
-    """A topic, the table of it and its dead letters, made without Spark."""
+    """A topic, its table and its dead letters, made without Spark."""
     topic = kafka.topic("orders")
     kafka.client.create_topic(topic, 3, configs={"retention.ms": "-1"})
     kafka.client.create_topic(f"{topic}.dlq", 1)
@@ -39,7 +39,7 @@ def lake(kafka: Kafka, tmp_path: Path) -> Pipeline:
         if is_bad(number_of(each)):
             where = {"partition": each.partition, "offset": each.offset}
             headers = [(f"__dlq.errors.{name}", str(value).encode()) for name, value in where.items()]
-            kafka.client.publish(f"{topic}.dlq", each.key, each.value, headers=headers)
+            kafka.client.publish(f"{topic}.dlq", each.value, each.key, headers=headers)
             continue
         moment = datetime.fromtimestamp(each.timestamp_ms / 1000, UTC)
         row = {"partition": each.partition, "offset": each.offset, "key": (each.key or b"").decode()}

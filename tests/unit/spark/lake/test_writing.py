@@ -1,4 +1,4 @@
-"""A task writes good rows, puts bad ones aside as it is told, and reports both."""
+"""A task writes good rows, handles bad ones as configured, and reports both."""
 
 import time
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def plan(path: Path, bad: Bad = Bad.FAIL, letters: DeadLetterPlan | None = None)
 
 
 def texts(offsets: Sequence[int], bad: Sequence[int], partition: int = 0) -> pa.RecordBatch:
-    """Rows of which some are no text."""
+    """Builds rows of which some are no valid text."""
     values = [b"\xff{" if each in bad else b"{}" for each in offsets]
     return raw(offsets, NOON, partition=partition, values=values)
 

@@ -1,4 +1,4 @@
-"""`penstock.yml` means what it says; what it cannot mean is told by the name of its place, with the nearest name."""
+"""Parsing of `penstock.yml`; an error names its place, and the nearest valid name."""
 
 from pathlib import Path
 
@@ -131,7 +131,7 @@ def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_yaml_decides_nothing() -> None:
-    """For YAML alone, `no` is false, 1.10 a number, and 12:30 seven hundred and fifty."""
+    """In YAML itself, `no` is false, 1.10 a number, and 12:30 seven hundred and fifty."""
     assert parse_yaml("[no, 1.10, 12:30, 2026-01-31, null]", "x") == ["no", "1.10", "12:30", "2026-01-31", "null"]
 
 

@@ -1,4 +1,4 @@
-"""Sizes and times are read as people write them, and shown so that people read them."""
+"""Parsing and formatting of sizes and times."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from penstock.spark.running.checkpoint import Checkpoint
 
 
 def write_checkpoint(path: Path, query_id: str, planned: int, done: int, topic: str = "orders") -> Checkpoint:
-    """Batch 0 ends at offset 10, batch 1 at 20, and so on."""
+    """Writes a checkpoint; batch 0 ends at offset 10, batch 1 at 20, and so on."""
     for kind in ("offsets", "commits"):
         (path / kind).mkdir(parents=True, exist_ok=True)
     (path / "metadata").write_text(json.dumps({"id": query_id}))

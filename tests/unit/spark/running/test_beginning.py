@@ -1,4 +1,4 @@
-"""Where a query begins is decided once, from the topic or from a table that is gone on with."""
+"""The start of a query is decided once, from the topic or from an existing table."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.lake.commit import Refused
+from penstock.spark.lake.commit import CommitRefused
 from penstock.spark.offsets import EARLIEST
 from penstock.spark.project.plan import Bad as BadPolicy
 from penstock.spark.project.plan import Compact, Decode, From, Lake, Policy, ToDelta
@@ -32,7 +32,7 @@ def topic(kafka: Kafka) -> str:
     name = kafka.topic("orders")
     kafka.client.create_topic(name, partitions=2)
     for number in range(5):
-        kafka.client.publish(name, None, b"x", partition=0, timestamp_ms=NOON_MS + number * 60_000)
+        kafka.client.publish(name, b"x", partition=0, timestamp_ms=NOON_MS + number * 60_000)
     return name
 
 
@@ -47,11 +47,11 @@ def test_by_what_the_file_says(tmp_path: Path, kafka: Kafka, topic: str, start: 
 
 
 def test_the_end_stays_where_it_was(tmp_path: Path, kafka: Kafka, topic: str) -> None:
-    """The first batch fails, records come in, and the query is started again: they are not skipped."""
+    """The first batch fails, records arrive, and the query is restarted: they are not skipped."""
     for _ in range(2):
         found = beginning_of(lake(topic, "latest"), Checkpoint(tmp_path), lake_table(tmp_path / "t"), kafka.client)
         assert found.offsets[topic]["0"] == 5
-        kafka.client.publish(topic, None, b"late", partition=0)
+        kafka.client.publish(topic, b"late", partition=0)
 
 
 def test_partitions_that_were_added_meanwhile_begin_at_their_start(tmp_path: Path, kafka: Kafka, topic: str) -> None:
@@ -64,10 +64,10 @@ def test_partitions_that_were_added_meanwhile_begin_at_their_start(tmp_path: Pat
 def test_a_new_checkpoint_is_refused_before_any_work(tmp_path: Path, kafka: Kafka, topic: str) -> None:
     table = lake_table(tmp_path / "t")
     table.commit("old", batch(tmp_path / "t", 0))
-    with pytest.raises(Refused, match=r"which is new\. Beginning anew would double its rows"):
+    with pytest.raises(CommitRefused, match=r"which is new\. Beginning anew would double its rows"):
         beginning_of(lake(topic), Checkpoint(tmp_path / "c"), table, kafka.client)
     other = write_checkpoint(tmp_path / "other", "other", 0, 0)
-    with pytest.raises(Refused, match=r"than .*other\. Beginning anew"):
+    with pytest.raises(CommitRefused, match=r"than .*other\. Beginning anew"):
         beginning_of(lake(topic), other, table, kafka.client)
     assert not (tmp_path / "c" / FILE).exists()
 
@@ -82,5 +82,5 @@ def test_an_adopted_table_is_gone_on_with(tmp_path: Path, kafka: Kafka, topic: s
 
 def test_a_damaged_note_is_told(tmp_path: Path, kafka: Kafka, topic: str) -> None:
     (tmp_path / FILE).write_text(json.dumps([1]))
-    with pytest.raises(Refused, match="is not what was written there"):
+    with pytest.raises(CommitRefused, match="is not what was written there"):
         beginning_of(lake(topic), Checkpoint(tmp_path), lake_table(tmp_path / "t"), kafka.client)

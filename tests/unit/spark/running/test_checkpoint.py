@@ -1,4 +1,4 @@
-"""A checkpoint tells whose it is and how far, and says so when it is damaged."""
+"""A checkpoint names its query and position, and damage is reported."""
 
 from pathlib import Path
 

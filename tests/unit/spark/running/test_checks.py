@@ -1,4 +1,4 @@
-"""Every fault that bites people is found before Spark starts, with what to do about it."""
+"""Common faults are found before Spark starts, each with its fix."""
 
 import importlib.metadata
 import os
@@ -120,26 +120,6 @@ def test_directories(tmp_path: Path) -> None:
     assert checks.directory_finding("table", tmp_path / "a" / "b").is_well
     (tmp_path / "file").write_text("")
     assert_wrong(checks.directory_finding("table", tmp_path / "file" / "b"), "is not a directory", "choose another")
-
-
-# --- the cluster
-
-
-def test_a_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "CLUSTER_TIMEOUT_MS", 500)
-    (found,) = checks.cluster_findings(project(tmp_path))
-    assert_wrong(found, "127.0.0.1:1", "penstock dev")
-
-
-def test_topics(tmp_path: Path, kafka: Kafka) -> None:
-    name = kafka.topic("orders")
-    kafka.client.create_topic(name, partitions=2)
-    cluster, topic, letters = checks.cluster_findings(project(tmp_path, kafka.bootstrap, name))
-    assert cluster.is_well
-    assert topic.found == f"orders_lake reads {name}, which has 2 partitions"
-    assert letters.found == f"{name}.dlq will be made"
-    _, missing, _ = checks.cluster_findings(project(tmp_path, kafka.bootstrap, f"{name}s"))
-    assert_wrong(missing, f"did you mean {name}?", "penstock topic create")
 
 
 # --- checkpoint and table

@@ -1,6 +1,6 @@
-"""Out of what Spark tells comes the one sentence that helps, and whether trying again does."""
+"""Spark's errors are reduced to the one useful sentence, and to whether a retry can help."""
 
-from penstock.spark.lake.commit import Refused
+from penstock.spark.lake.commit import CommitRefused
 from penstock.spark.running.failures import failure_of
 
 WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted: Task 0 in
@@ -23,7 +23,7 @@ def test_an_error_of_a_task_that_needs_a_person() -> None:
 
 
 def test_an_error_of_the_driver_goes_first() -> None:
-    found = failure_of(Refused("the table belongs to another"), RuntimeError(WORKER))
+    found = failure_of(CommitRefused("the table belongs to another"), RuntimeError(WORKER))
     assert found == ("the table belongs to another", True)
 
 

@@ -1,8 +1,8 @@
-"""What a pipeline shows of itself is what it does."""
+"""The displayed progress of a pipeline is correct."""
 
 import pytest
 
-from penstock.spark.running.gauge import Gauge, Reading, between
+from penstock.spark.running.gauge import FRESH_S, Gauge, Reading, between
 from penstock.spark.running.line import clock, count, progress_line
 
 US = 1_000_000
@@ -49,6 +49,29 @@ def test_up_to_date() -> None:
     assert (reading.lag, reading.lag_s, reading.eta_s, reading.percent) == (0, 0, 0, 100)
 
 
+def test_a_lag_is_known_only_while_the_broker_answers() -> None:
+    """A topic whose end was read before the broker went away is not up to date: it may have grown since."""
+    gauge = Gauge(at(5, 5))
+    unknown = gauge.read(0, 0)
+    assert (unknown.lag, unknown.percent, unknown.eta_s, unknown.is_broker_away) == (None, None, None, False)
+    gauge.saw(1, at(5, 5))
+    assert (gauge.read(1 + FRESH_S, 0).lag, gauge.read(1 + FRESH_S, 0).is_broker_away) == (0, False)
+    stale = gauge.read(1.1 + FRESH_S, 0)
+    assert (stale.lag, stale.is_broker_away) == (None, True)
+    gauge.saw(10, at(5, 6))
+    assert (gauge.read(10, 0).lag, gauge.read(10, 0).is_broker_away) == (1, False)
+    gauge.missed(11, is_broker_away=True)
+    assert (gauge.read(11, 0).lag, gauge.read(11, 0).is_broker_away) == (None, True)
+    gauge.missed(12, is_broker_away=False)
+    assert (gauge.read(12, 0).lag, gauge.read(12, 0).is_broker_away) == (None, False), "it answers, but refuses"
+
+
+def test_a_broker_that_never_answers_is_away_after_some_seconds() -> None:
+    gauge = Gauge(at(0))
+    assert not gauge.read(100, 0).is_broker_away
+    assert gauge.read(100.1 + FRESH_S, 0).is_broker_away
+
+
 def test_what_was_long_ago_does_not_count() -> None:
     gauge = Gauge(at(0))
     for second in (0, 1, 1000, 1001):
@@ -77,6 +100,16 @@ def test_a_line() -> None:
         done
         == "orders_lake   ############## 100 %        0 rows/s   lag 0   up to date   batch -   DLQ 0   again soon: why"
     )
+
+
+def test_a_line_while_the_broker_is_away_never_says_up_to_date() -> None:
+    away = Reading(5, None, None, 0, None, is_broker_away=True)
+    assert progress_line("orders_lake", away, batch=7, batch_s=0.2, bad=0, note="connection refused") == (
+        "orders_lake   --------------   ? %        0 rows/s   lag ?   waiting for broker   batch 7  0.2 s   DLQ 0   "
+        "connection refused"
+    )
+    unknown = progress_line("orders_lake", Reading(0, None, None, 0, None), batch=None, batch_s=None, bad=0)
+    assert "lag ?   ETA --:--" in unknown
 
 
 @pytest.mark.parametrize(

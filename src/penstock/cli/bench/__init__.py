@@ -1,0 +1,1 @@
+"""`penstock bench`: measures how fast a cluster, Penstock or Apache Kafka, accepts and serves records."""

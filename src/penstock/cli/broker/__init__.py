@@ -1,0 +1,1 @@
+"""`penstock broker …`: brokers, their settings, log directories and log levels."""

@@ -1,0 +1,1 @@
+"""`penstock cluster …`: information, health and features of any cluster."""

@@ -1,0 +1,1 @@
+"""`penstock consume`: where reading begins, and how records are printed."""

@@ -1,0 +1,1 @@
+"""`penstock doctor`: checks of this machine, of the network and of the brokers, each with its remedy."""

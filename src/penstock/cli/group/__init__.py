@@ -1,0 +1,1 @@
+"""`penstock group …`: consumer groups, their lag, their rebalances and their offsets."""

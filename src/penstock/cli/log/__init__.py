@@ -1,0 +1,1 @@
+"""`penstock log …`: reads the files of a log, without a broker."""

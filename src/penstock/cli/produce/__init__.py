@@ -1,0 +1,1 @@
+"""`penstock produce`: lines of input become records, and deliveries are reported by partition."""

@@ -1,0 +1,1 @@
+"""`penstock quorum status …`: shows and changes the metadata quorum."""

@@ -1,0 +1,1 @@
+"""`penstock reassign …`: moves replicas between brokers by a plan, throttled, watched to the end."""

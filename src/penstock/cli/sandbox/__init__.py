@@ -1,0 +1,1 @@
+"""`penstock sandbox …`: a cluster of real processes on this machine."""

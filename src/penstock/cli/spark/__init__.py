@@ -1,0 +1,1 @@
+"""`penstock spark …`: runs the pipelines that `penstock.yml` describes."""

@@ -1,0 +1,1 @@
+"""`penstock topic …`: creates, shows, changes and deletes topics, and elects leaders."""

@@ -1,0 +1,1 @@
+"""Admin client: topics, settings, groups, brokers, features, the metadata quorum, partition reassignments."""

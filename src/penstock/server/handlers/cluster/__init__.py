@@ -1,0 +1,1 @@
+"""APIs of the cluster: versions, brokers, controllers, features, the metadata quorum."""

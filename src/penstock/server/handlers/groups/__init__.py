@@ -1,0 +1,1 @@
+"""APIs of groups: members, committed offsets, administration, finding a coordinator."""

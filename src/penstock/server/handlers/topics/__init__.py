@@ -1,0 +1,1 @@
+"""APIs of topics and settings: metadata, creation, deletion, moves, configurations."""

@@ -1,0 +1,19 @@
+"""The worlds of groups detect bugs: each removed rule is noticed, for a reason that the mutant names."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.groups_core.mutants import MUTANTS
+from tests.simulation.kit.mutants import Mutant, notice
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.all, ids=MUTANTS.names)
+def test_the_worlds_notice(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("seeds_needed", notice(MUTANTS, mutant, monkeypatch).seeds)
+
+
+def test_what_others_learned_the_hard_way_has_mutants() -> None:
+    assert {"R25", "R26", "R27"} <= {mutant.rule for mutant in MUTANTS.all}

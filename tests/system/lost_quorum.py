@@ -1,0 +1,195 @@
+"""Clusters of real processes with a fault, and the six commands that must report it within their time limit.
+
+`Local` is a cluster of five nodes on this machine: 1 to 3 are controllers and brokers, 4 and 5 brokers. `Cut` is three
+nodes in network namespaces and a client in a fourth one, on the side of node 1 when the network is cut: the router
+drops packets between the sides, so connections are neither accepted nor refused.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from harness.ports import free_port
+from tests.system.cluster_faults import Town
+from tests.system.commands import ENVIRONMENT, Shell
+from tests.system.network import Network
+from tests.system.victim import ROOT
+
+TIMEOUT_S: Final = 5.0
+PROCESS_S: Final = 120.0
+HEALED_S: Final = 240.0
+FENCED_S: Final = 1.5
+"""The leader of a quorum counts as confirmed for a second after the last request of a majority."""
+SANDBOX: Final = "sandbox"
+HERE: Final = ("--dir", "c")
+COMMANDS: Final = ("health", "quorum", "status", "create", "doctor", "reassign")
+ONE_GONE, TWO_GONE, THREE_GONE = "1 of 3 controllers gone", "2 of 3 controllers gone", "3 of 3 controllers gone"
+BROKERS_GONE, STOPPED, CUT = "brokers gone", "2 of 3 controllers stopped", "network cut"
+KILLED: Final = {ONE_GONE: (1,), TWO_GONE: (1, 2), THREE_GONE: (1, 2, 3), BROKERS_GONE: (4, 5)}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def first_line(self) -> str:
+        """The first line that a user sees about the state of the cluster: before it, some commands name the cluster."""
+        lines = (self.out or self.err).splitlines()
+        return next((line for line in lines if not line.startswith("Cluster ")), "")
+
+
+def command_lines(bootstrap: str, directory: Sequence[str]) -> dict[str, list[str]]:
+    """The six commands with their arguments; `status` is for clusters on this machine only."""
+    at, limit = ["-b", bootstrap], ["--timeout", str(TIMEOUT_S)]
+    lines = {
+        "health": ["cluster", "health", *at, *limit],
+        "quorum": ["quorum", "status", *at, *limit],
+        "status": [SANDBOX, "status", *directory, *limit],
+        "create": ["topic", "create", f"new-{time.monotonic_ns()}", *at, *limit],
+        "doctor": ["doctor", *at, *limit],
+        "reassign": ["reassign", "apply", "plan.json", *at, *limit],
+    }
+    return {name: line for name, line in lines.items() if name != "status" or directory}
+
+
+def run_together(lines: dict[str, list[str]], directory: Path, prefix: Sequence[str] = ()) -> dict[str, Outcome]:
+    """Runs all commands at the same time."""
+    running = {}
+    for name, line in lines.items():
+        file = directory / f"{name}.seconds"
+        file.unlink(missing_ok=True)
+        command = [*prefix, sys.executable, "-m", "tests.system.timed_command", str(file), *line]
+        paths = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        running[name] = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=ENVIRONMENT | {"PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+    found = {}
+    for name, process in running.items():
+        try:
+            out, err = process.communicate(timeout=PROCESS_S)
+        finally:
+            process.kill()
+        file = directory / f"{name}.seconds"
+        assert file.exists(), err
+        found[name] = Outcome(process.returncode, out, err, float(file.read_text()))
+    return found
+
+
+def write_plan(directory: Path) -> None:
+    """A plan that moves nothing: it names the topic `kept` where it is."""
+    partitions = [{"topic": "kept", "partition": 0, "replicas": [4, 5]}]
+    (directory / "plan.json").write_text(json.dumps({"version": 1, "partitions": partitions}))
+
+
+class Local:
+    """See the module."""
+
+    def __init__(self, directory: Path) -> None:
+        self.shell = Shell(directory)
+        self._hurt: frozenset[int] = frozenset()
+        self._is_stopped = False
+
+    def __enter__(self) -> Self:
+        self._must(SANDBOX, "up", "--nodes", "5", "--port", str(free_port()), "--timeout", str(HEALED_S), *HERE)
+        write_plan(self.shell.directory)
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._go_on()
+        self.shell.run(SANDBOX, "down", *HERE)
+
+    def address(self, *node_ids: int) -> str:
+        """The addresses of nodes for clients."""
+        nodes = json.loads((self.shell.directory / "c" / "cluster.json").read_text())["nodes"]
+        return ",".join(f"127.0.0.1:{each['port']}" for each in nodes if each["node_id"] in node_ids)
+
+    def hurt(self, fault: str) -> None:
+        """Brings the fault about. Starts nodes that an earlier fault has killed, unless this one kills them, too."""
+        wanted = frozenset(KILLED.get(fault, ()))
+        if self._is_stopped or not self._hurt <= wanted:
+            self.heal()
+        if fault == STOPPED:
+            self._is_stopped = True
+            self._send(signal.SIGSTOP, (1, 2))
+        self._send(signal.SIGKILL, sorted(wanted - self._hurt))
+        self._hurt = wanted
+        time.sleep(FENCED_S)
+        if fault == ONE_GONE:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Waits until the remaining controllers have a leader, and `kept` is led: a busy machine takes its time."""
+        at = ("-b", self.address(4, 5), "--timeout", "10")
+        for line in (("quorum", "status", *at), ("topic", "describe", "kept", *at)):
+            deadline = time.monotonic() + HEALED_S
+            while (done := self.shell.run(*line)).returncode:
+                assert time.monotonic() < deadline, (done.stdout + done.stderr).decode()
+
+    def heal(self) -> None:
+        """Waits until all nodes serve again, and every replica is in sync."""
+        self._go_on()
+        self._must(SANDBOX, "up", "--timeout", str(HEALED_S), *HERE)
+        self._must("cluster", "health", "--wait", str(HEALED_S), *HERE)
+        self._hurt = frozenset()
+
+    def fenced(self) -> int:
+        """How often brokers 4 and 5 were fenced: if they run, a busy machine delayed heartbeats."""
+        logs = [path.read_text() for path in (self.shell.directory / "c").glob("node-*/log")]
+        return sum(log.count(f"Broker {broker} is fenced") for log in logs for broker in (4, 5))
+
+    def _must(self, *line: str) -> None:
+        done = self.shell.run(*line, limit_s=HEALED_S + PROCESS_S)
+        assert done.returncode == 0, (done.stdout + done.stderr).decode()
+
+    def _go_on(self) -> None:
+        if self._is_stopped:
+            self._send(signal.SIGCONT, (1, 2))
+        self._is_stopped = False
+
+    def _send(self, number: int, node_ids: Sequence[int]) -> None:
+        for each in node_ids:
+            os.kill(json.loads((self.shell.directory / "c" / f"node-{each}" / "pid").read_text())["pid"], number)
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """Runs the commands, which find the cluster by its brokers 4 and 5."""
+        return run_together(command_lines(self.address(4, 5), HERE), self.shell.directory)
+
+
+def outcomes_of_a_cut(directory: Path) -> dict[str, Outcome]:
+    """Runs the commands on the smaller side of a network that is cut."""
+    with ExitStack() as stack:
+        network = stack.enter_context(Network("quorum", (1, 2, 3, 4)))
+        network.enter()
+        town = stack.enter_context(Town(directory, network=network))
+        town.until_all_serve()
+        time.sleep(FENCED_S)
+        for here in (1, 4):
+            for there in (2, 3):
+                network.cut(here, there)
+                network.cut(there, here)
+        time.sleep(FENCED_S)
+        write_plan(directory)
+        return run_together(command_lines(town.bootstrap, ()), directory, network.prefix(4))

@@ -1,0 +1,173 @@
+"""Six commands on clusters that lost controllers, brokers or the network: each tells the truth within its limit."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from penstock.client.admin.admin import NewTopic
+from penstock.client.client import Client
+from penstock.client.errors import ClientError
+from tests.system.lost_quorum import (
+    BROKERS_GONE,
+    COMMANDS,
+    CUT,
+    ONE_GONE,
+    STOPPED,
+    THREE_GONE,
+    TIMEOUT_S,
+    TWO_GONE,
+    Local,
+    Outcome,
+    outcomes_of_a_cut,
+)
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+TRIES = 3
+BUSY_S = 8.0
+"""What a busy machine may add. Brokers hold a request to the controller for 20 s: a command that waits is noticed."""
+LOST = {
+    TWO_GONE: "no majority: 1 of 3 controllers answers",
+    THREE_GONE: "no majority: 0 of 3 controllers answer",
+    STOPPED: "no majority: 1 of 3 controllers answers",
+    CUT: "no majority: 1 of 3 controllers answers",
+}
+CASES = [
+    (fault, command)
+    for fault in (ONE_GONE, TWO_GONE, THREE_GONE, BROKERS_GONE, STOPPED, CUT)
+    for command in COMMANDS
+    if (fault, command) != (CUT, "status")  # it is for clusters on this machine: see STOPPED
+]
+UNCONFIRMED = ("controller", "offline", "replicas", "in-sync", "moves")
+"""Checks whose results only the controllers confirm."""
+
+
+class Stage:
+    """Brings each fault about once, and keeps what the commands did."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._directory = directory
+        self._stack = stack
+        self._local: Local | None = None
+        self._found: dict[str, dict[str, Outcome]] = {}
+
+    @property
+    def local(self) -> Local:
+        if self._local is None:
+            directory = self._directory / "local"
+            directory.mkdir(exist_ok=True)
+            self._local = self._stack.enter_context(Local(directory))
+            asyncio.run(_create(self._local, "kept"))
+        return self._local
+
+    def outcome(self, fault: str, command: str) -> Outcome:
+        if fault not in self._found:
+            self._found[fault] = self._cut() if fault == CUT else self._hurt(fault)
+        return self._found[fault][command]
+
+    def _hurt(self, fault: str) -> dict[str, Outcome]:
+        """Tries again where a busy machine has brought about another fault as well."""
+        for _ in range(TRIES):
+            fenced = self.local.fenced()
+            self.local.hurt(fault)
+            found = self.local.outcomes()
+            if self.local.fenced() == fenced or fault == BROKERS_GONE:
+                return found
+            self.local.heal()
+        return found
+
+    def _cut(self) -> dict[str, Outcome]:
+        directory = self._directory / "cut"
+        directory.mkdir()
+        return outcomes_of_a_cut(directory)
+
+
+async def _create(local: Local, topic: str) -> None:
+    async with Client(local.address(4, 5)) as client:
+        await client.admin.create_topics([NewTopic(topic, assignments=[[4, 5]])])
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        yield Stage(tmp_path_factory.mktemp("lost-quorum"), stack)
+
+
+@pytest.mark.parametrize(("fault", "command"), CASES)
+def test_the_first_line_is_true_and_in_time(stage: Stage, fault: str, command: str) -> None:
+    found = stage.outcome(fault, command)
+    told = found.out + found.err
+    assert found.seconds <= TIMEOUT_S + 1.0 + BUSY_S, told
+    if fault in LOST:
+        assert LOST[fault] in found.first_line, told
+        assert found.code != 0, told
+        assert "still works" in told or command == "health", told
+        assert "reads and writes" in told or "can still be read" in told, told
+        assert "creating, changing or deleting topics" in told, told
+        confirmed = [line.split()[1] for line in told.splitlines() if line.startswith("ok ")]
+        assert not {*confirmed} & {*UNCONFIRMED}, told
+    elif fault == BROKERS_GONE:
+        _check_without_brokers(found, command)
+    else:
+        _check_with_a_majority(found, command)
+
+
+def _check_without_brokers(found: Outcome, command: str) -> None:
+    told = found.out + found.err
+    assert found.code != 0, told
+    if command == "status":  # it looks at every node, by the files of the cluster
+        assert "3 of 3 controllers answer, and controller" in found.first_line
+        assert [line.split()[1] for line in found.out.splitlines() if line.split()[:1] in (["4"], ["5"])] == ["no"] * 2
+    elif command == "doctor":  # it begins with this machine
+        assert found.first_line.startswith("ok     permission")
+        assert "WRONG  broker" in told
+        assert "nothing listens there" in told
+    else:
+        assert "nothing listens there" in found.first_line
+
+
+def _check_with_a_majority(found: Outcome, command: str) -> None:
+    told = found.out + found.err
+    expected = {
+        "health": (1, "controller 1 of 3 is not heard"),
+        "quorum": (0, "2 of 3 controllers answer. Leader "),
+        "status": (1, "2 of 3 controllers answer, and controller "),
+        "create": (0, "created: "),
+        "doctor": (1, "2 of 3 controllers answer, and controller "),
+        "reassign": (0, "Nothing to do: everything is where the plan has it."),
+    }
+    code, text = expected[command]
+    assert found.code == code, told
+    assert text in found.first_line, told
+
+
+def test_what_still_works_does(stage: Stage) -> None:
+    """A partition whose replicas are alive is written with acks=all, and read, by clients that were there before."""
+
+    async def write_and_read(topic: str) -> list[bytes | None]:
+        async with Client(stage.local.address(4, 5)) as client:
+            await client.publish(topic, key=None, value="before")
+            stage.local.hurt(TWO_GONE)
+            await client.publish(topic, key=None, value="after")
+            values: list[bytes | None] = []
+            async for message in client.consume(topic):
+                values.append(message.value)
+                if len(values) == 2:
+                    break
+            return values
+
+    for number in range(TRIES):
+        stage.local.heal()
+        topic = f"works-{number}"
+        asyncio.run(_create(stage.local, topic))
+        fenced = stage.local.fenced()
+        try:
+            assert asyncio.run(asyncio.wait_for(write_and_read(topic), 60)) == [b"before", b"after"]
+        except (TimeoutError, ClientError):
+            if stage.local.fenced() == fenced or number == TRIES - 1:
+                raise
+        else:
+            return
