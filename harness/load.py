@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -38,6 +38,8 @@ CALM: dict[str, str | int | float | bool] = {
 ASK_S = 30.0
 ANSWER_S, REST_S = 0.5, 0.25
 """Timeout of an `Asker`'s request, and the pause before its next request."""
+LAST_ANSWER_S = 5.0
+"""The same once faults are over: a busy machine may take longer than `ANSWER_S` over every request of a short run."""
 CATCH_UP_S = 60.0
 SPOILT_S = 5.0
 """Time to catch up in a run that has already failed."""
@@ -47,6 +49,7 @@ WRITERS = 3
 OUTSTANDING_MAX = 1_000
 NICE = 10
 OFFSET_SPEC: Any = OffsetSpec  # its type hints wrongly require an instance
+BOTH_ENDS = (("earliest", OFFSET_SPEC.earliest()), ("latest", OFFSET_SPEC.latest()))
 
 
 def create_topics(
@@ -350,27 +353,40 @@ class Asker(Client):
         let_others_go_first()
 
     def run(self) -> None:
+        with self._failures_as_problems():
+            while not self._stopping.is_set():
+                for which, spec in BOTH_ENDS:
+                    self._ask(which, spec, ANSWER_S)
+                    self._stopping.wait(REST_S)
+
+    @contextmanager
+    def _failures_as_problems(self) -> Iterator[None]:
         try:
-            self._work()
+            yield
         except (confluent_kafka.KafkaException, TimeoutError) as error:
             self.problems.append(f"{self.name}: {error!r}")
 
-    def _work(self) -> None:
-        while not self._stopping.is_set():
-            for which, spec in (("earliest", OFFSET_SPEC.earliest()), ("latest", OFFSET_SPEC.latest())):
-                self._ask(which, spec)
-                self._stopping.wait(REST_S)
-
-    def _ask(self, which: str, spec: Any) -> None:
+    def _ask(self, which: str, spec: Any, timeout_s: float) -> None:
         names = {place: f"{place[0]}-{place[1]}" for place in self._places}
         operation = self.diary.recorder.invoke(self.name, "list_offsets", [[name, which] for name in names.values()])
-        said = list_offsets(self._admin, self._places, spec, ANSWER_S)
+        said = list_offsets(self._admin, self._places, spec, timeout_s)
         found = [[names[place], which, offset] for place, offset in said.items() if isinstance(offset, int)]
         self.answers += len(found)
         if found:
             operation.ok(found)
         else:
             operation.info(str(next(iter(said.values()))))
+
+    def finish(self, deadline: float) -> None:
+        """Lists both ends once more, now that no fault follows, and stops."""
+        self._stopping.set()
+        self.join(ASK_S)
+        with self._failures_as_problems():
+            for which, spec in BOTH_ENDS:
+                before = self.answers
+                while self.answers == before and time.monotonic() < deadline:
+                    self._ask(which, spec, LAST_ANSWER_S)
+        self.leave()
 
     def leave(self) -> None:
         """Stops listing offsets."""
@@ -524,7 +540,7 @@ class Load:
         deadline = time.monotonic() + (SPOILT_S if is_spoilt or self.problems else CATCH_UP_S)
         for follower in self.followers:
             follower.finish(deadline)
-        self._asker.leave()
+        self._asker.finish(deadline)
         return check(self._history())
 
     def give_up(self) -> None:

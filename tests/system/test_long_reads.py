@@ -56,6 +56,12 @@ class Reading:
             for line in stream:
                 lines.put(line)
 
+    def all_errors(self) -> str:
+        """What an ended process has written to stderr, except for lines that were taken from `errors` before."""
+        for thread in self._threads:
+            thread.join()
+        return "".join(self.errors.get() for _ in range(self.errors.qsize()))
+
     def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
@@ -126,8 +132,7 @@ def test_a_deleted_topic_ends_reading(shell: Shell, reading: Callable[..., Readi
     assert lost.out.get(timeout=PATIENCE_S) == "a\n"
     shell("topic", "delete", topic)
     assert lost.process.wait(PATIENCE_S) == 1
-    while "cannot be read any more: the brokers do not know it" not in lost.errors.get(timeout=PATIENCE_S):
-        pass
+    assert "cannot be read any more: the brokers do not know it" in lost.all_errors()
 
 
 # --- brokers that fail ------------------------------------------------------------------------------------------------

@@ -178,6 +178,26 @@ def test_a_partition_changes_hands_only_when_the_batch_in_hand_is_read(is_new: b
 
 
 @BOTH
+def test_offsets_of_a_deleted_topic_do_not_end_the_membership(is_new: bool) -> None:
+    """The coordinator does not know the topic any more when a partition is taken back: nothing can be committed."""
+    brokers = filled(2, 5, is_new=is_new)
+    settings = GroupSettings(session_timeout_ms=10_000, heartbeat_ms=500, rebalance_timeout_ms=300_000)
+
+    async def story(factory: MemberFactory) -> list[str]:
+        first, second = factory.member(settings), factory.member(settings)
+        await read(first, 10)
+        brokers.fail(Api.OFFSET_COMMIT, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 10_000)
+        first.hand_back()
+        await second.join()
+        await until(lambda: len(first.assignment) == len(second.assignment) == 1, limit_s=200)
+        for number, log in enumerate(brokers.topics["t"][1]):
+            append(log, f"{number}/more")
+        return [*await read(first, 1, 30_000), *await read(second, 6, 30_000)]
+
+    assert sorted(each for each in act(brokers, story) if each.endswith("more")) == ["0/more", "1/more"]
+
+
+@BOTH
 def test_nothing_is_given_of_what_was_taken_by_force(is_new: bool) -> None:
     """A reader that exceeds the session and rebalance timeouts: another member reads the rest of its batch."""
     brokers = filled(1, 10, is_new=is_new)

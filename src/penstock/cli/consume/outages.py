@@ -49,7 +49,7 @@ class Outages:
         elif self._gone_since_ms is None:
             self._gone_since_ms = now_ms
         elif now_ms - self._gone_since_ms >= GONE_AFTER_MS:
-            raise _gone(self._topic)
+            raise gone(self._topic)
 
     def look(self, now_ms: int, troubles: Sequence[Trouble]) -> None:
         """Reports changes. Raises Failed if reading cannot go on."""
@@ -69,7 +69,7 @@ class Outages:
         elif outage.gone_since_ms is None:
             outage.gone_since_ms = now_ms
         elif now_ms - outage.gone_since_ms >= GONE_AFTER_MS:
-            raise _gone(self._topic if partition is None else str(partition))
+            raise gone(self._topic if partition is None else str(partition))
         lasts_ms = now_ms - outage.since_ms
         if self._limit_ms is not None and lasts_ms >= self._limit_ms:
             raise Failed(
@@ -113,7 +113,8 @@ class Outages:
         return ", ".join(names[:SHOWN_MAX]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _gone(what: str) -> Failed:
+def gone(what: str) -> Failed:
+    """The error of a topic or partition that the brokers have not known for a while."""
     return Failed(f"{what} cannot be read any more: the brokers do not know it; it may have been deleted")
 
 

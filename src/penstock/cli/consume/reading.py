@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from penstock.cli.broken_pipe import until_reader_leaves
-from penstock.cli.consume.outages import Outages, is_gone
+from penstock.cli.consume.outages import Outages, gone, is_gone
 from penstock.cli.consume.standard_output import StandardOutput
 from penstock.client.consumer.consumer import Consumer
 from penstock.client.consumer.fetcher import FetchSettings
@@ -123,7 +123,9 @@ class Printing:
                 has_joined = True
                 await self.read(member)
             except ClientError as error:
-                if not has_joined or not error.is_retriable or is_gone(error):
+                if has_joined and is_gone(error):
+                    raise gone(topic) from error
+                if not has_joined or not error.is_retriable:
                     raise
                 tell(f"Group {group}: {str(error).rstrip('.')}. Joining again until it succeeds; Ctrl-C ends.")
             else:

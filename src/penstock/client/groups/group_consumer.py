@@ -16,7 +16,7 @@ from penstock.client.cluster import Cluster
 from penstock.client.consumer.consumer import Consumer, Message, OutOfRangeName, PartitionRecords, Start, check_batch
 from penstock.client.consumer.fetcher import FetchSettings, Trouble
 from penstock.client.consumer.reading import check_group, topic_names
-from penstock.client.errors import ClientError, Closed, CommitFailed, TimedOut
+from penstock.client.errors import ClientError, Closed, CommitFailed, Refused, TimedOut
 from penstock.client.groups.bell import Bell
 from penstock.client.groups.classic_member import ClassicMember
 from penstock.client.groups.commits import FENCED, commit_offsets, committed_offsets
@@ -25,6 +25,7 @@ from penstock.client.groups.coordinator_link import CoordinatorLink
 from penstock.client.groups.membership import GroupSettings, Membership
 from penstock.client.metadata import TopicPartition
 from penstock.client.retry import Retry, pause_ms
+from penstock.model.errors import ErrorCode
 from penstock.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 LEAVE_MS: Final = 5_000
@@ -314,7 +315,10 @@ class GroupConsumer:
             self._forget(each)
 
     async def _commit_before_leaving(self, partitions: Sequence[TopicPartition]) -> None:
-        """Commits, retrying until this member is fenced: uncommitted records are read again by another member."""
+        """Commits, retrying until this member is fenced: uncommitted records are read again by another member.
+
+        A topic that the coordinator does not know until the time limit was deleted: nobody reads on from its offsets.
+        """
         failures = 0
         while True:
             try:
@@ -324,6 +328,10 @@ class GroupConsumer:
                     return
                 failures += 1
                 await asyncio.sleep(pause_ms(failures, self._cluster.ports.entropy) / 1000)
+            except Refused as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                return
             else:
                 return
 
