@@ -1,6 +1,12 @@
 """What a setting asks for and this version does not do; shared by brokers, which have gaps, and clients, which ask."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+GAPS_SETTING: Final = "penstock.settings.gaps"
+"""The name under which a broker reports its gaps to clients that request it with DescribeConfigs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +32,16 @@ class SettingGap:
 
     def __str__(self) -> str:
         return f"{'in part' if self.is_partial else 'no'}: {self.why}"
+
+
+def gaps_to_json(gaps: Mapping[str, SettingGap]) -> str:
+    """The gaps by setting, as a broker reports them."""
+    return json.dumps({name: asdict(gap) for name, gap in gaps.items()})
+
+
+def gaps_from_json(text: str) -> dict[str, SettingGap]:
+    """The gaps that a broker of this version, or of a later one with more fields, has reported."""
+    told: dict[str, dict[str, Any]] = json.loads(text)
+    return {
+        name: SettingGap(str(gap["why"]), tuple(gap["served"]), bool(gap["is_partial"])) for name, gap in told.items()
+    }
