@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import getclosurevars, getdoc
 
-from docs.pages.effects import PARTLY, READ_IN_VAIN, effective
 from penstock.metadata.settings import (
     broker_cluster,
     broker_groups,
@@ -12,6 +11,7 @@ from penstock.metadata.settings import (
     broker_share_groups,
     broker_transactions,
 )
+from penstock.metadata.settings.effects import GAPS
 from penstock.metadata.settings.group import GROUP_SETTINGS
 from penstock.metadata.settings.setting import INT_MAX, LONG_MAX, Kind, Setting, Update
 from penstock.metadata.settings.topic import TOPIC_SETTINGS
@@ -37,11 +37,38 @@ HEAD = """# Settings
 <!-- Made by `./dev pages` from the code; a test compares. -->
 
 Names, types, defaults and bounds are those of Apache Kafka 4.3, so that a `server.properties` and tools that know Kafka
-work as they are. **Every setting is accepted and checked; not every one has an effect in this version.** The column
-*Effect* is found by looking at which names the code reads: *yes*, *not yet*, or what is true instead.
+work as they are. **Every setting is known and checked; not every one has an effect in this version.** The column
+*Effect* has *yes*, or *no* or *in part* and what is true instead; a test compares it with the names that the code
+reads.
 
-`penstock config check FILE` names typos, values out of bounds and contradictions. `penstock topic describe -a TOPIC`
-shows what is in force for a topic, and where it comes from.
+## Settings without effect
+
+No setting without effect is accepted in silence ([why](decisions/0027-settings-without-effect.md)). A value that
+describes what this version does anyway, such as `compression.type=producer`, counts as having its effect.
+
+**Refused**: `penstock server` does not start, and a sentence per setting says what to do. An empty value and Kafka's
+default are accepted.
+
+| Setting of a node | Refused with |
+|---|---|
+| `authorizer.class.name`, `super.users` | any value |
+| `sasl.…`, `ssl.…`, also behind `listener.name.….` | any value |
+| `security.inter.broker.protocol` | anything but `PLAINTEXT` |
+| `listeners`, `controller.listener.names` | a listener that is not `PLAINTEXT`, by `listener.security.protocol.map` |
+| `remote.log.storage.system.enable` | `true` |
+| `log.cleanup.policy` | `compact`, alone or with `delete` |
+
+**Accepted**: a node starts with any other setting without effect, and with those that this version does not know. It
+logs one WARNING that lists them. Topics, groups and running brokers accept from any client what Kafka accepts; the
+active controller logs a WARNING when such a setting is set (event `settings-without-effect` in
+[the log](operating/logs.md)). `penstock topic create`, `penstock topic alter` and `penstock broker config` print a
+sentence for each; `penstock topic describe` and `penstock broker config` mark them.
+
+`penstock config check FILE` and `penstock doctor -c FILE` validate as `penstock server` does. `config check` reports
+errors (typos, values out of bounds, contradictions), refusals, and settings without effect. Its exit code is 1 if there
+are errors or refusals, because the server would not start, and 0 otherwise.
+
+`penstock topic describe -a TOPIC` shows what is in force for a topic, and where it comes from.
 
 ## Where settings come from
 
@@ -71,8 +98,9 @@ VARIABLES = """
 Variables that are no settings: `PENSTOCK_CONTEXT` and `PENSTOCK_BOOTSTRAP` name the cluster of commands
 ([which cluster](commands.md#which-cluster)), `PENSTOCK_DEBUG=1` shows where a mistake of ours happened.
 
-A broker also tells two things that cannot be set, to who asks DescribeConfigs for them by name, as `penstock doctor`
-does: `penstock.clock.ms`, its clock, and `penstock.complaints`, what it has refused in the last quarter of an hour.
+A broker also reports three values that cannot be set, to clients that request them by name with DescribeConfigs, as
+Penstock's commands do: `penstock.clock.ms`, its clock; `penstock.complaints`, what it has refused in the last quarter
+of an hour; `penstock.settings.gaps`, the settings that have no effect.
 """
 
 
@@ -109,9 +137,8 @@ def _table(settings: Iterable[Setting], extra: str, of: Callable[[Setting], str]
 
 
 def _effect(setting: Setting) -> str:
-    if setting.name in effective():
-        return PARTLY.get(setting.name, "yes")
-    return READ_IN_VAIN.get(setting.name, "not yet")
+    gap = GAPS.get(setting.name)
+    return "yes" if gap is None else str(gap)
 
 
 def _stand_in(setting: Setting) -> str:

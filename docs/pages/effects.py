@@ -1,7 +1,7 @@
 """Finds the settings that this version acts on: those whose names occur in the code.
 
-A setting that is declared, checked and described but whose name occurs nowhere else is accepted and has no effect.
-Names that are read without an effect are listed by hand, with the actual behaviour.
+A setting that is declared, checked and described but whose name occurs nowhere else is accepted and has no effect. A
+test holds `penstock.metadata.settings.effects`, which the program and the page use, against what is found here.
 """
 
 import ast
@@ -16,28 +16,22 @@ from penstock.metadata.settings.topic import TOPIC_SETTINGS
 
 SOURCES = Path(__file__).parents[2] / "src" / "penstock"
 DECLARES = re.compile(
-    r"metadata/settings/(broker.*|topic|group|checks|describe|setting)\.py"
-    r"|cli/(settings/(contradictions|setting_errors)|reassign/throttle)\.py"
+    r"metadata/settings/(broker.*|topic|group|checks|describe|effects|refusals|setting)\.py"
+    r"|cli/(settings/(contradictions|validation)|reassign/throttle)\.py"
     r"|penstock/(client|spark)/|cli/connection/|cli/verify/(rdkafka|topic)\.py"
 )
 """Files that declare, check or describe settings without acting on them, or use other programs' settings' names."""
-READ_IN_VAIN = {
-    "compression.type": "no: a batch stays as its producer compressed it",
-    "remote.log.storage.system.enable": "no: there is no remote storage",
-}
+READ_IN_VAIN = {"compression.type", "remote.log.storage.system.enable"}
 """Settings that are read, but have no visible effect."""
-PARTLY = {
-    "cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
-    "log.cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
-}
-"""Settings that are only partly implemented."""
+BOUNDS = re.compile(r"group\.consumer\.(min|max)\..+")
+"""Settings that limit what groups may set: the checks, which only check, are where they act."""
 _READERS = ("value", "number", "is_on", "text", "get")
 
 
 @cache
 def effective() -> frozenset[str]:
     """The names of all settings that have an effect, under their own name or as a synonym of another setting."""
-    read = set(names_read()) - READ_IN_VAIN.keys()
+    read = set(names_read()) - READ_IN_VAIN | set(filter(BOUNDS.fullmatch, BROKER_SETTINGS))
     owned = {**TOPIC_SETTINGS, **GROUP_SETTINGS}
     stand_ins = {synonym.name for name in read & owned.keys() for synonym in owned[name].synonyms}
     brokers = (read | stand_ins) & BROKER_SETTINGS.keys()

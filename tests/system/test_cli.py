@@ -27,13 +27,48 @@ def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
     assert shell("topic", "create", "life", "--if-not-exists") == "life is there already.\n"
     rows = json.loads(shell("topic", "list", "-o", "json"))
     assert {"name": "life", "partitions": 2, "replicas": 1} in rows
-    shell("topic", "alter", "life", "-p", "3", "-d", "retention.ms", "-c", "cleanup.policy=compact")
+    shell("topic", "alter", "life", "-p", "3", "-d", "retention.ms", "-c", "segment.ms=70000")
     (found,) = json.loads(shell("topic", "describe", "life", "-o", "json"))
     assert [each["partition"] for each in found["partitions"]] == [0, 1, 2]
-    assert {each["setting"]: each["value"] for each in found["settings"]}["cleanup.policy"] == "compact"
+    assert {each["setting"]: each["value"] for each in found["settings"]}["segment.ms"] == "70000"
     assert "did you mean retention.ms?" in shell.fails("topic", "alter", "life", "-c", "retension.ms=1")
     assert shell("topic", "delete", "life") == "life deleted.\n"
     assert "`penstock topic list`" in shell.fails("topic", "describe", "life")
+
+
+def test_a_setting_of_a_topic_without_effect_is_told_and_marked(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    sentence = (
+        "cleanup.policy has only a part of its effect in this version: "
+        "nothing is compacted yet, and with `compact` alone everything is kept.\n"
+    )
+    with a_broker(tmp_path, "dev", "--ephemeral", "--port", "0", complains=True) as broker:
+        for arguments in (
+            ("create", "users", "-c", "cleanup.policy=compact", "--dry-run"),
+            ("create", "users", "more", "-c", "cleanup.policy=compact", "-c", "retention.ms=5000"),
+            ("alter", "users", "-c", "cleanup.policy=delete,compact"),
+        ):
+            done = shell.run("topic", *arguments)
+            assert (done.returncode, done.stderr.decode()) == (0, sentence)
+        assert shell.run("topic", "alter", "users", "-c", "retention.ms=6000").stderr == b""
+        (found,) = json.loads(shell("topic", "describe", "users", "-o", "json"))
+        assert {each["setting"]: each["effect"] for each in found["settings"]} == {
+            "cleanup.policy": "in part: nothing is compacted yet, and with `compact` alone everything is kept",
+            "retention.ms": "yes",
+        }
+        assert "in part: nothing is compacted yet" in shell("topic", "describe", "users")
+        shell("topic", "alter", "users", "-d", "cleanup.policy")
+        assert "EFFECT" not in shell("topic", "describe", "users")
+        done = shell.run("broker", "config", "-c", "log.cleaner.threads=2")
+        assert done.stderr == b"log.cleaner.threads has no effect in this version: nothing is compacted yet.\n"
+        assert "no: nothing is compacted yet" in shell("broker", "config")
+        deadline_s = time.monotonic() + 60  # reports of several topics are gathered for a moment
+        while "Settings of all brokers have no effect" not in broker.log and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        told = [line for line in broker.log.splitlines() if line.endswith("[settings-without-effect]")]
+    assert 3 <= len(told) <= 4, "once when each topic was created, and when its policy or the brokers' settings changed"
+    for each in ("topic users", "topic more", "all brokers"):
+        assert any(each in line for line in told)
 
 
 def test_records_there_and_back(shell: Shell) -> None:

@@ -97,6 +97,36 @@ def test_a_node_does_not_open_the_data_of_another(shell: Shell) -> None:
     assert "belongs to node id 7, not 8" in shell.fails("server", "-c", "server.properties")
 
 
+def test_settings_that_must_not_be_ignored_keep_a_node_from_starting(shell: Shell) -> None:
+    dangerous = "authorizer.class.name=StandardAuthorizer\nsuper.users=User:admin\nlog.cleanup.policy=compact\n"
+    (shell.directory / "server.properties").write_text(PROPERTIES + dangerous + "num.io.threads=8\n")
+    told = shell.fails("server", "-c", "server.properties").splitlines()
+    assert told[0] == "penstock: server.properties cannot be used as it is:"
+    assert [line.split()[0] for line in told[1:]] == ["authorizer.class.name", "log.cleanup.policy", "super.users"]
+    assert not (shell.directory / "data").exists(), "nothing is opened, let alone served"
+    environment = {"KAFKA_SSL_KEYSTORE_LOCATION": "/etc/kafka/keys.jks"}
+    (shell.directory / "server.properties").write_text(PROPERTIES)
+    done = shell.run("server", "-c", "server.properties", environment=environment)
+    assert (done.returncode, b"ssl.keystore.location asks for TLS" in done.stderr) == (1, True)
+
+
+def test_a_node_starts_with_harmless_settings_and_warns_of_them_in_one_line(shell: Shell) -> None:
+    harmless = "num.io.threads=8\nsocket.send.buffer.bytes=102400\nmy.plugin.class=y\ncompression.type=producer\n"
+    (shell.directory / "server.properties").write_text(PROPERTIES + harmless)
+    arguments = ("server", "-c", "server.properties", "--log-format", "json")
+    with a_broker(shell.directory, *arguments, complains=True) as broker:
+        check(shell, broker.address)
+        entries = [json.loads(line) for line in broker.log.splitlines() if line.startswith("{")]
+    (entry,) = [each for each in entries if each["event"] == "settings-without-effect"]
+    assert (entry["level"], entry["logger"], entry["fields"]["count"]) == ("WARNING", "penstock.settings", 3)
+    assert entry["message"] == (
+        "Settings of node 7 have no effect in this version, or not all of it: "
+        "my.plugin.class (this version has no such setting); "
+        "num.io.threads (one event loop serves all requests, with workers beside it); "
+        "socket.send.buffer.bytes (it is left to the system)."
+    )
+
+
 def test_plaintext_for_everybody_must_be_asked_for(shell: Shell) -> None:
     open_to_all = PROPERTIES.replace("127.0.0.1:0", "0.0.0.0:0")
     (shell.directory / "server.properties").write_text(open_to_all)

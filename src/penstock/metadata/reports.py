@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from penstock.metadata.changes import Changes
-from penstock.metadata.image import BROKER, NO_LEADER, TOPIC, Broker, Image, Partition, Topic
+from penstock.metadata.image import BROKER, GROUP, NO_LEADER, TOPIC, Broker, Image, Partition, Topic
+from penstock.metadata.names import INTERNAL_TOPICS
+from penstock.metadata.settings.broker import BROKER_SETTINGS
+from penstock.metadata.settings.effects import listed, without_effect
+from penstock.metadata.settings.group import GROUP_SETTINGS
+from penstock.metadata.settings.topic import TOPIC_SETTINGS
 from penstock.metadata.shelves import Resource
 from penstock.model.report import NAMED_MAX, Kind, Level, Report
 
@@ -86,6 +91,15 @@ SETTINGS_CHANGED: Final = Kind(
     "Settings of {resource} changed: {names}.",
     "Somebody has altered settings; values are not logged, as some are secrets.",
 )
+SETTINGS_WITHOUT_EFFECT: Final = Kind(
+    "settings-without-effect",
+    "Settings of {resource} have no effect in this version, or not all of it: {named}.",
+    "They were accepted, and the sentence says what is true instead: see [settings](../configuration.md). At its start "
+    "a node logs it for its own settings (logger `penstock.settings`).",
+    Level.WARNING,
+    of_each="resource",
+    alike=("named",),
+)
 FEATURES_CHANGED: Final = Kind(
     "features-changed", "Feature levels changed: {named}.", "Somebody has upgraded or downgraded features."
 )
@@ -108,6 +122,7 @@ KINDS: Final = (
     ISR_CHANGED,
     PARTITIONS_MOVED,
     SETTINGS_CHANGED,
+    SETTINGS_WITHOUT_EFFECT,
     FEATURES_CHANGED,
 )
 
@@ -134,9 +149,21 @@ def reports_of(changes: Changes, old: Image, new: Image) -> Iterator[Report]:
         names = _names_changed(resource, old, new)
         if names:
             yield SETTINGS_CHANGED(resource=_shown_resource(resource), names=", ".join(names))
+            yield from _without_effect(resource, names, new)
     if changes.features:
         named = ", ".join(f"{name} {'off' if level is None else level}" for name, level in changes.features.items())
         yield FEATURES_CHANGED(named=named)
+
+
+def _without_effect(resource: Resource, names: list[str], new: Image) -> Iterator[Report]:
+    """Reports changed settings without effect; internal topics are created with settings that nobody has asked for."""
+    if resource.kind == TOPIC and resource.name in INTERNAL_TOPICS:
+        return
+    known = {TOPIC: TOPIC_SETTINGS, BROKER: BROKER_SETTINGS, GROUP: GROUP_SETTINGS}.get(resource.kind, {})
+    after = new.config(*resource)
+    gaps = without_effect({name: after[name] for name in names if name in after}, known)
+    if gaps:
+        yield SETTINGS_WITHOUT_EFFECT(resource=_shown_resource(resource), named=listed(gaps), count=len(gaps))
 
 
 def _of_broker(before: Broker | None, after: Broker | None) -> Iterator[Report]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from penstock.client.bootstrap import Address
 from penstock.client.ports import ClientPorts
 from penstock.model.errors import ProtocolError
+from penstock.model.loopback import is_loopback
 from penstock.model.ports import Footprint, Listener
 from penstock.raft.replicas import Endpoint
 from penstock.server.broker import Broker
@@ -37,7 +38,7 @@ from penstock.server.metrics.pages import pages_of
 from penstock.server.partitions.topic_arrivals import TopicArrivals
 from penstock.server.ports import Ports
 from penstock.server.quorum_member import QuorumMember
-from penstock.server.settings import CannotStart, NodeSettings, check_listener, is_loopback
+from penstock.server.settings import CannotStart, NodeSettings, check_listener
 from penstock.server.storage import Storage, open_storage
 from penstock.server.supervisor import Supervisor
 from penstock.wire.api import CONTROLLER_ONLY

@@ -9,6 +9,7 @@ from penstock.log.ledger import LEDGER_BYTES
 from penstock.log.space import RESERVE_BYTES
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.limits import DEFAULT_LIMITS, Limits
+from penstock.model.loopback import beyond_loopback, is_loopback
 from penstock.raft.replicas import Endpoint, ReplicaKey, Voter, VoterSet
 from penstock.raft.settings import QuorumSettings
 
@@ -122,16 +123,7 @@ def check_listener(settings: NodeSettings) -> None:
         places.append(settings.metrics)
     for host, port in places:
         if not is_loopback(host) and not settings.allow_plaintext_beyond_loopback:
-            raise CannotStart(
-                f"The listener {host or '*'}:{port} is plaintext and can be reached from other machines: "
-                "set allow.plaintext.beyond.loopback=true if the network is trusted, "
-                "or listen on 127.0.0.1."
-            )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or an address is loopback."""
-    return host in {"localhost", "::1"} or (host.startswith("127.") and host.count(".") == 3 and host[-1].isdigit())
+            raise CannotStart(beyond_loopback(host, port))
 
 
 def quorum_settings(broker: BrokerSettings) -> QuorumSettings:

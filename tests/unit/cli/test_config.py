@@ -83,6 +83,112 @@ def test_what_is_wrong_is_named(penstock: Penstock, line: str, part: str) -> Non
     assert part in result.out
 
 
+KAFKAS = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""The settings of config/server.properties of Apache Kafka 4."""
+
+
+def test_kafkas_own_file_is_usable_and_what_has_no_effect_is_listed(penstock: Penstock) -> None:
+    Path("server.properties").write_text(KAFKAS)
+    result = penstock("config", "check", "--allow-plaintext-beyond-loopback", "server.properties", "-o", "json")
+    rows = json.loads(result.out)
+    assert result.code == 0, rows
+    assert {row["kind"] for row in rows} == {"no effect"}
+    assert {row["complaint"].split()[0] for row in rows} == {
+        "inter.broker.listener.name",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "socket.receive.buffer.bytes",
+        "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
+    }
+    result = penstock("config", "check", "--allow-plaintext-beyond-loopback", "server.properties")
+    last = result.out.splitlines()[-1]
+    assert last == "server.properties: 24 settings, 7 without effect: `penstock server` starts with them."
+
+
+def test_a_check_refuses_what_the_server_refuses(penstock: Penstock) -> None:
+    Path("server.properties").write_text(KAFKAS)
+    result = penstock("config", "check", "server.properties")
+    assert result.code == 1
+    assert "refusal    The listener *:9092 is plaintext and can be reached from other machines" in result.out
+    assert "`penstock server` does not start with them" in result.out
+    for settings, part in (("log.dirs=a,b\n", "a node has one"), ("listeners=SSL://localhost:9092\n", "not served")):
+        Path("server.properties").write_text(settings)
+        result = penstock("config", "check", "server.properties")
+        assert (result.code, part in result.out, result.out.count("refusal ")) == (1, True, 1)
+        assert part in penstock("server", "-c", "server.properties").err
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "access control"),
+        ("super.users=User:admin", "everybody is one"),
+        ("sasl.enabled.mechanisms=PLAIN", "logins"),
+        ("listener.name.inside.plain.sasl.jaas.config=hush;", "logins"),
+        ("ssl.keystore.password=hush", "TLS"),
+        ("security.inter.broker.protocol=SASL_SSL", "security.inter.broker.protocol is not PLAINTEXT"),
+        ("listener.security.protocol.map=INSIDE:SSL,CONTROLLER:PLAINTEXT", "listener INSIDE is SSL"),
+        ("listener.security.protocol.map=INSIDE:PLAINTEXT,CONTROLLER:SASL_SSL", "listener CONTROLLER is SASL_SSL"),
+        ("remote.log.storage.system.enable=true", "tiered storage"),
+        ("log.cleanup.policy=compact", "compaction"),
+    ],
+)
+def test_what_must_not_be_ignored_is_refused_by_check_and_server(penstock: Penstock, line: str, part: str) -> None:
+    Path("server.properties").write_text(GOOD + line + "\n")
+    rows = json.loads(penstock("config", "check", "server.properties", "-o", "json").out)
+    assert [row["kind"] for row in rows] == ["refusal"]
+    assert part in rows[0]["complaint"]
+    assert "hush" not in rows[0]["complaint"]
+    result = penstock("server", "--config", "server.properties")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == f"penstock: server.properties cannot be used as it is: {rows[0]['complaint']}.\n"
+
+
+def test_controllers_that_speak_tls_cannot_be_joined(penstock: Penstock) -> None:
+    Path("server.properties").write_text(
+        "process.roles=broker\nnode.id=4\nlisteners=PLAINTEXT://localhost:9092\ncontroller.listener.names=CONTROLLER\n"
+        "controller.quorum.voters=1@localhost:9093\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL\n"
+    )
+    result = penstock("config", "check", "server.properties")
+    assert (result.code, "listener CONTROLLER is SSL" in result.out) == (1, True)
+
+
+def test_each_setting_is_complained_of_once(penstock: Penstock) -> None:
+    Path("server.properties").write_text("zookeeper.connect=zk\nlog.retension.ms=5\nssl.key.password=x\nmy.plugin=y\n")
+    rows = json.loads(penstock("config", "check", "server.properties", "-o", "json").out)
+    assert [row["kind"] for row in rows] == ["error", "error", "refusal", "no effect"]
+    assert rows[-1]["complaint"] == "my.plugin has no effect in this version: this version has no such setting"
+    result = penstock("server", "--config", "server.properties")
+    assert len(result.err.splitlines()) == 4, "a line for each that keeps the node from starting"
+
+
 def test_complaints_for_programs(penstock: Penstock) -> None:
     Path("server.properties").write_text("zookeeper.connect=zk\n")
     result = penstock("config", "check", "server.properties", "-o", "json")

@@ -72,6 +72,20 @@ def test_a_config_that_cannot_be_used(tmp_path: Path) -> None:
     assert "log.retention.ms?" in complaints(config_findings(path))["config"].found
     path.write_text("num.partitions=5\n")
     assert not complaints(config_findings(path))
+    path.write_text("super.users=User:admin\n")
+    assert "everybody is one" in complaints(config_findings(path))["config"].found
+
+
+def test_a_config_of_which_not_all_has_an_effect(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("num.io.threads=5\nlog.cleaner.threads=2\nnum.partitions=5\n")
+    _, found = config_findings(path)
+    assert found == Finding(
+        "config",
+        True,
+        "2 of them have no effect, or not all of it: log.cleaner.threads (nothing is compacted yet); "
+        "num.io.threads (one event loop serves all requests, with workers beside it)",
+    )
 
 
 @contextmanager

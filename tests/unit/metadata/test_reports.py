@@ -87,3 +87,28 @@ def test_settings_are_named_and_their_values_are_not() -> None:
     assert "settings-changed: Settings of all brokers changed: ssl.keystore.password." in lines
     assert "settings-changed: Settings of topic orders changed: retention.ms." in lines
     assert "sesame" not in "".join(lines)
+
+
+def test_settings_without_effect_are_a_warning_once_per_topic() -> None:
+    policy = ConfigRecord(resource_type=TOPIC, resource_name="users", name="cleanup.policy", value="compact")
+    image, lines = told(Image(), TopicRecord(name="users", topic_id=ORDERS), partition(0), policy)
+    assert lines[-1] == (
+        "settings-without-effect: Settings of topic users have no effect in this version, or not all of it: "
+        "cleanup.policy (nothing is compacted yet, and with `compact` alone everything is kept)."
+    )
+    other = ConfigRecord(resource_type=TOPIC, resource_name="users", name="retention.ms", value="5")
+    image, lines = told(image, policy, other)
+    assert [line.partition(":")[0] for line in lines] == ["settings-changed"]
+    threads = ConfigRecord(resource_type=BROKER, resource_name="", name="log.cleaner.threads", value="2")
+    image, lines = told(image, threads)
+    assert lines[-1].startswith("settings-without-effect: Settings of all brokers have no effect")
+    gone = ConfigRecord(resource_type=TOPIC, resource_name="users", name="cleanup.policy", value=None)
+    _, lines = told(image, gone)
+    assert [line.partition(":")[0] for line in lines] == ["settings-changed"]
+
+
+def test_an_internal_topic_has_settings_that_nobody_has_asked_for() -> None:
+    name = "__consumer_offsets"
+    policy = ConfigRecord(resource_type=TOPIC, resource_name=name, name="cleanup.policy", value="compact")
+    _, lines = told(Image(), TopicRecord(name=name, topic_id=ORDERS), partition(0), policy)
+    assert [line.partition(":")[0] for line in lines] == ["topics-created", "settings-changed"]

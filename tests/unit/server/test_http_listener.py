@@ -9,8 +9,9 @@ import pytest
 
 from penstock.client.bootstrap import Address
 from penstock.model.limits import DEFAULT_LIMITS
+from penstock.model.loopback import is_loopback
 from penstock.server.connections.http_listener import HttpError, parse_head
-from penstock.server.settings import CannotStart, NodeSettings, check_listener, is_loopback
+from penstock.server.settings import CannotStart, NodeSettings, check_listener
 from tests.unit.server.conftest import Drive
 from tests.unit.server.metrics.exposition import read
 from tests.unit.server.shell import Peer, Place

@@ -1,5 +1,6 @@
 """`penstock broker …`: lists brokers; shows and changes their settings, log directories and log levels."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,10 +10,12 @@ from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, Timeo
 from penstock.cli.errors import Failed
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show
+from penstock.cli.setting_gaps import effect_of, gaps_of, table_rows, warn_of_gaps
 
 if TYPE_CHECKING:
     from penstock.client.admin.configs import ConfigEntry
     from penstock.client.client import Client
+    from penstock.model.setting_gap import SettingGap
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", min=0, help="The id of a broker.")]
 UnsetOption = Annotated[
@@ -64,14 +67,15 @@ def config(
     name = "" if broker is None else str(broker)
     whose = "of all brokers" if broker is None else f"of broker {broker}"
 
-    async def work(client: "Client") -> "dict[str, ConfigEntry]":
+    async def work(client: "Client") -> "tuple[dict[str, ConfigEntry], Mapping[str, SettingGap]]":
         await _require(client, broker)
         if wanted:
             await client.admin.alter_configs(ConfigKind.BROKER, name, wanted, validate_only=dry_run)
-            return {}
-        return await client.admin.describe_configs(ConfigKind.BROKER, name)
+            await warn_of_gaps(client, wanted)
+            return {}, {}
+        return await client.admin.describe_configs(ConfigKind.BROKER, name), await gaps_of(client)
 
-    found = run_with_client(bootstrap, timeout, work)
+    found, gaps = run_with_client(bootstrap, timeout, work)
     if wanted:
         typer.echo(f"{', '.join(wanted)} {whose} {'could be changed' if dry_run else 'changed'}.")
         return
@@ -81,11 +85,13 @@ def config(
             "value": "(secret)" if each.is_sensitive else each.value,
             "source": each.source.name.lower(),
             "read_only": each.is_read_only,
+            "effect": effect_of(gaps, each.name, each.value),
         }
         for each in found.values()
         if show_all or not each.is_default
     ]
-    show(rows, output, f"No setting {whose} has been set; -a shows the defaults.")
+    shown = rows if output is Output.JSON else table_rows(rows)
+    show(shown, output, f"No setting {whose} has been set; -a shows the defaults.")
 
 
 def log_level(

@@ -30,20 +30,27 @@ def local_findings(data: Path) -> Iterator[Finding]:
 
 
 def config_findings(path: Path) -> Iterator[Finding]:
-    """Checks that the broker's file can be read and used."""
-    from penstock.cli.settings.setting_errors import setting_errors
+    """Checks that the broker's file can be read and used, and lists settings without effect.
+
+    It allows plaintext beyond loopback, which an option of `penstock server` may allow, too.
+    """
     from penstock.cli.settings.settings_file import read_settings
+    from penstock.cli.settings.validation import validate
 
     try:
         settings = read_settings(path)
     except Failed as error:
         yield wrong("config", str(error), _make_readable(path, error.__cause__))
         return
-    errors = setting_errors(settings)
-    for each in errors:
+    result = validate(settings, allows_plaintext=True)
+    for each in (*result.errors, *result.refusals):
         yield wrong("config", each, f"edit {path}")
-    if not errors:
-        yield well("config", f"{path} has {len(settings)} settings, all of them usable")
+    if result.is_usable:
+        yield well("config", f"{path} has {len(settings)} settings, and a broker starts with them")
+    if result.without_effect:
+        count = len(result.without_effect)
+        what = "of them has no effect, or not all of it" if count == 1 else "of them have no effect, or not all of it"
+        yield well("config", f"{count} {what}: {result.listed}")
 
 
 def _make_readable(path: Path, cause: BaseException | None) -> str:

@@ -117,21 +117,29 @@ def server(
 ) -> None:
     """Run a broker by its settings.
 
-    They come from a file, and from KAFKA_… and PENSTOCK_… variables, which are stronger.
+    They come from a file, and from KAFKA_… and PENSTOCK_… variables, which are stronger. The broker does not start with
+    settings that must not be ignored and are not there yet; it logs a warning about others that have no effect.
     """
     from penstock.cli.serve import descriptors
     from penstock.cli.serve.run import serve
-    from penstock.cli.settings.setting_errors import setting_errors
     from penstock.cli.settings.settings_file import from_environment, read_settings
     from penstock.cli.settings.startup import plan_of
+    from penstock.cli.settings.validation import validate
 
     settings = (read_settings(file) if file is not None else {}) | from_environment(os.environ)
-    if errors := setting_errors(settings):
-        where = file or "the environment"
-        raise Failed(f"{where} cannot be used as it is: {'; '.join(errors)}")
+    found = validate(settings, allows_plaintext=allows_plaintext)
+    if not found.is_usable:
+        raise Failed(_unusable(file, [*found.errors, *found.refusals]))
     descriptors.take_all()
     log_level = logging.DEBUG if verbose else logging.INFO
-    serve(plan_of(settings, allows_plaintext=allows_plaintext, log_level=log_level, log_format=log_format))
+    plan = plan_of(settings, allows_plaintext=allows_plaintext, log_level=log_level, log_format=log_format)
+    serve(plan, without_effect=found.without_effect)
+
+
+def _unusable(file: Path | None, sentences: list[str]) -> str:
+    """One sentence, or a line for each of several."""
+    where = f"{file or 'the environment'} cannot be used as it is:"
+    return f"{where} {sentences[0]}" if len(sentences) == 1 else "\n  ".join([where, *sentences])
 
 
 def add_to(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -21,8 +21,11 @@ from penstock.host.garbage import PatientCollector
 from penstock.host.process import HostProcess
 from penstock.log.checked import Damaged, NewerFormat
 from penstock.log.directory import FORMAT_VERSION, WrongDirectory
+from penstock.metadata.reports import SETTINGS_WITHOUT_EFFECT
+from penstock.metadata.settings.effects import listed
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ProtocolError
+from penstock.model.setting_gap import SettingGap
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
 from penstock.server.settings import (
@@ -40,11 +43,14 @@ __all__ = ["FORMAT_VERSION", "serve", "settings_of"]
 _IMPORTED_AT_S = time.monotonic()
 PATIENCE_S = 1.0
 """After this time the user is informed what the node waits for."""
+NOTHING: Mapping[str, SettingGap] = {}
 
 
-def serve(plan: Plan) -> None:
-    """Starts a node, prints its addresses, waits for a signal, and stops it."""
+def serve(plan: Plan, without_effect: Mapping[str, SettingGap] = NOTHING) -> None:
+    """Starts a node, prints its addresses, waits for a signal, and stops it. Warns of settings without effect."""
     write_log(plan.log_level, LogFormat(plan.log_format))
+    if without_effect:
+        _warn(plan.node_id, without_effect)
     try:
         plan.data_path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -53,6 +59,15 @@ def serve(plan: Plan) -> None:
         asyncio.run(_serve(plan))
     except (CannotStart, Damaged, NewerFormat, WrongDirectory, ProtocolError) as error:
         raise Failed(str(error)) from error
+
+
+def _warn(node_id: int, without_effect: Mapping[str, SettingGap]) -> None:
+    """Logs one line that names all these settings, however long it gets."""
+    report = SETTINGS_WITHOUT_EFFECT(
+        resource=f"node {node_id}", named=listed(without_effect), count=len(without_effect)
+    )
+    extra = {"event": report.kind.name, "fields": dict(report.fields)}
+    logging.getLogger("penstock.settings").warning("%s", report.sentence, extra=extra)
 
 
 async def _serve(plan: Plan) -> None:

@@ -19,6 +19,14 @@ class Listener(NamedTuple):
     port: int
 
 
+def not_served(name: str, protocol: str) -> str:
+    """The sentence that refuses a listener that this version cannot serve."""
+    return (
+        f"listener {name} is {protocol}, which is not served yet: use PLAINTEXT, by its name or in "
+        "listener.security.protocol.map, and keep it on a network that you trust"
+    )
+
+
 def parse_listeners(text: str, protocols: Mapping[str, str]) -> list[Listener]:
     """The listeners of a text; raises Failed for a part that is not a listener."""
     found = []

@@ -6,10 +6,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.cli.errors import Failed
-from penstock.cli.settings.listeners import Listener, controller_names, names, parse_listeners, protocols_of
+from penstock.cli.settings.listeners import (
+    Listener,
+    controller_names,
+    names,
+    not_served,
+    parse_listeners,
+    protocols_of,
+)
 from penstock.client.bootstrap import Address, parse_address
 
 ALLOWS_PLAINTEXT = "allow.plaintext.beyond.loopback"
+FILE_ONLY = frozenset({ALLOWS_PLAINTEXT, "cluster.id"})
+"""Settings that are not a broker's: only its file and the environment have them."""
+
+
+class NotServed(Failed):
+    """The settings are valid, and this version does not support them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +72,14 @@ class Plan:
 def plan_of(
     settings: Mapping[str, str], *, allows_plaintext: bool, log_level: int = logging.INFO, log_format: str = "text"
 ) -> Plan:
-    """The plan of these settings; raises Failed for settings that this version does not support."""
+    """The plan of these settings; raises Failed if they contradict each other, NotServed if a node cannot do that."""
     role = _role(settings)
     listener = _client_listener(settings) if role.is_broker else role.listener
     assert listener is not None
     directories = [each.strip() for each in _data(settings).split(",") if each.strip()]
     if len(directories) != 1:
-        raise Failed(f"log.dirs names {len(directories)} directories, and a node has one: choose one of them")
-    own = {name: text for name, text in settings.items() if name not in {ALLOWS_PLAINTEXT, "cluster.id"}}
+        raise NotServed(f"log.dirs names {len(directories)} directories, and a node has one: choose one of them")
+    own = {name: text for name, text in settings.items() if name not in FILE_ONLY}
     return Plan(
         cluster_id=settings.get("cluster.id", "penstock"),
         data_path=Path(directories[0]),
@@ -112,13 +125,13 @@ def _client_listener(settings: Mapping[str, str]) -> Listener:
     open_to_clients = [each for each in _listeners(settings) if each.name not in controllers]
     if len(open_to_clients) != 1:
         found = ", ".join(each.name for each in open_to_clients) or "none"
-        raise Failed(f"a node serves one listener for clients, and listeners has {found}: keep one")
+        raise NotServed(f"a node serves one listener for clients, and listeners has {found}: keep one")
     return _plaintext(open_to_clients[0])
 
 
 def _plaintext(listener: Listener) -> Listener:
     if listener.protocol != "PLAINTEXT":
-        raise Failed(f"listener {listener.name} is {listener.protocol}, which is not served yet: use PLAINTEXT")
+        raise NotServed(not_served(listener.name, listener.protocol))
     return listener
 
 

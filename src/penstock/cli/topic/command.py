@@ -1,5 +1,6 @@
 """`penstock topic …`: creates, shows, changes and deletes topics."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,12 +21,14 @@ from penstock.cli.errors import Failed, Misused
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show, show_json, show_table
 from penstock.cli.produce.command import produce
+from penstock.cli.setting_gaps import effect_of, gaps_of, table_rows, warn_of_gaps
 from penstock.cli.topic import elect, offsets
 
 if TYPE_CHECKING:
     from penstock.client.admin.configs import ConfigEntry
     from penstock.client.client import Client
     from penstock.client.metadata import Topic
+    from penstock.model.setting_gap import SettingGap
 
 Names = Annotated[
     list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", autocompletion=complete_topics)
@@ -53,7 +56,7 @@ def create(
     settings = parse_pairs(configs, "-c")
 
     async def work(client: "Client") -> None:
-        failures = []
+        failures, has_made = [], False
         for name in names:
             try:
                 made = await client.admin.create_topic(name, partitions, replicas, settings, validate_only=dry_run)
@@ -66,6 +69,9 @@ def create(
                 verb = "could be created" if dry_run else "created"
                 size = f"{_count(made.partitions, 'partition')}, {_count(made.replication_factor, 'replica')}"
                 typer.echo(f"{name} {verb}: {size}.")
+                has_made = True
+        if has_made:
+            await warn_of_gaps(client, settings)
         _raise(failures)
 
     run_with_client(bootstrap, timeout, with_majority(timeout, work))
@@ -101,7 +107,7 @@ def describe(
     from penstock.client.offsets import Moment
 
     async def work(client: "Client") -> list[dict[str, Any]]:
-        found = []
+        found, gaps = [], await gaps_of(client)
         for name in names:
             topic = await client.admin.describe_topic(name)
             starts = await client.admin.offsets(name, Moment.EARLIEST)
@@ -120,7 +126,7 @@ def describe(
                 }
                 for each in topic.partitions
             ]
-            settings = [_setting(each) for each in configs.values() if show_all or not each.is_default]
+            settings = [_setting(each, gaps) for each in configs.values() if show_all or not each.is_default]
             summary = {"name": name, "id": topic.topic_id.hex(), "replicas": _replicas(topic)}
             found.append({**summary, "partitions": partitions, "settings": settings})
         return found
@@ -137,7 +143,7 @@ def describe(
         show_table(topic["partitions"])
         if topic["settings"]:
             typer.echo("")
-            show_table(topic["settings"])
+            show_table(table_rows(topic["settings"]))
 
 
 def alter(
@@ -163,6 +169,7 @@ def alter(
     async def work(client: "Client") -> None:
         if changes:
             await client.admin.alter_configs(ConfigKind.TOPIC, name, changes, validate_only=dry_run)
+            await warn_of_gaps(client, changes)
         if partitions is not None:
             await client.admin.add_partitions(name, partitions, validate_only=dry_run)
 
@@ -189,9 +196,10 @@ def delete(
     run_with_client(found, timeout, with_majority(timeout, work))
 
 
-def _setting(entry: "ConfigEntry") -> dict[str, Any]:
+def _setting(entry: "ConfigEntry", gaps: "Mapping[str, SettingGap]") -> dict[str, Any]:
     value = "(secret)" if entry.is_sensitive else entry.value
-    return {"setting": entry.name, "value": value, "source": entry.source.name.lower()}
+    source = entry.source.name.lower()
+    return {"setting": entry.name, "value": value, "source": source, "effect": effect_of(gaps, entry.name, entry.value)}
 
 
 def _replicas(topic: "Topic") -> int:

@@ -33,6 +33,7 @@ from penstock.client.errors import Refused, check
 from penstock.client.metadata import Topic, TopicPartition
 from penstock.client.offsets import Isolation, OffsetAt, refusal
 from penstock.model.errors import ErrorCode
+from penstock.model.setting_gap import SettingGap
 from penstock.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -266,6 +267,10 @@ class Admin:
     ) -> dict[str, dict[str, ConfigEntry]]:
         """Settings of many topics at once."""
         return await configs.describe_topic_configs(self.cluster, topics, names=names, timeout_ms=timeout_ms)
+
+    async def setting_gaps(self, *, timeout_ms: int | None = None) -> dict[str, SettingGap]:
+        """Settings that this version of Penstock accepts without effect, by name; none for Apache Kafka."""
+        return await configs.setting_gaps(self.cluster, timeout_ms=timeout_ms)
 
     async def alter_configs(
         self,

@@ -8,6 +8,7 @@ from penstock.client.cluster import Cluster
 from penstock.client.connection.connection import BrokerConnection
 from penstock.client.errors import check
 from penstock.model.errors import ErrorCode
+from penstock.model.setting_gap import GAPS_SETTING, SettingGap, gaps_from_json
 from penstock.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -113,6 +114,13 @@ async def describe_topic_configs(
     request = _question(ConfigKind.TOPIC, topics, names)
     response = await cluster.ask_any(request, DescribeConfigsResponse, timeout_ms=timeout_ms)
     return {each.resource_name: _entries(each) for each in response.results if each.error_code is ErrorCode.NONE}
+
+
+async def setting_gaps(cluster: Cluster, *, timeout_ms: int | None = None) -> dict[str, SettingGap]:
+    """Settings that this version of the cluster accepts without effect; none where a cluster does not report them."""
+    found = await describe_configs(cluster, ConfigKind.BROKER, "", names=[GAPS_SETTING], timeout_ms=timeout_ms)
+    entry = found.get(GAPS_SETTING)
+    return {} if entry is None or entry.value is None else gaps_from_json(entry.value)
 
 
 def _question(kind: ConfigKind, subjects: Sequence[str], names: Sequence[str] | None) -> DescribeConfigsRequest:

@@ -14,11 +14,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from penstock.model.limits import Limits
+from penstock.model.loopback import is_loopback
 from penstock.model.ports import Connection, Listener
 from penstock.server.connections.client_warnings import ClientWarnings
 from penstock.server.connections.connection import part
 from penstock.server.connections.listener import RETRY_MS
-from penstock.server.settings import is_loopback
 
 logger = logging.getLogger("penstock.http")
 

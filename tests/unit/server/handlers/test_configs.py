@@ -10,7 +10,9 @@ import pytest
 from penstock.host.lossy import LossyDisk
 from penstock.metadata.commands import NewTopic
 from penstock.metadata.image import BROKER, GROUP, TOPIC
+from penstock.metadata.settings.effects import GAPS
 from penstock.model.errors import ErrorCode
+from penstock.model.setting_gap import GAPS_SETTING, gaps_from_json
 from penstock.server.connections.client_warnings import REMEMBERED_S
 from penstock.server.handlers.topics import describe_configs as describing
 from penstock.server.handlers.topics.configs import BROKER_LOGGER, CLIENT_METRICS
@@ -400,6 +402,31 @@ def test_clock_and_complaints_are_told_to_who_asks_for_them_by_name() -> None:
         for _ in range(REMEMBERED_S):
             cluster.client_warnings.tick()
         assert await values(cluster, BROKER, "1", "penstock.complaints") == {"penstock.complaints": ("[]", 5)}
+
+    clustered(story)
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+def test_settings_without_effect_are_reported_by_name(name: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        (value, _) = (await values(cluster, BROKER, name, GAPS_SETTING))[GAPS_SETTING]
+        gaps = gaps_from_json(str(value))
+        assert gaps == GAPS
+        assert gaps["cleanup.policy"].concerns("compact")
+        assert not gaps["cleanup.policy"].concerns("delete")
+
+    clustered(story)
+
+
+def test_the_documentation_of_a_setting_without_effect_says_so() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.create("t")
+        (result,) = await describe(
+            cluster, (TOPIC, "t", ["preallocate", "retention.ms"]), version=4, include_documentation=True
+        )
+        inert, other = (str(config.documentation) for config in result.configs)
+        assert inert.endswith("preallocate has no effect in this version: files take the room that their records need.")
+        assert "no effect" not in other
 
     clustered(story)
 

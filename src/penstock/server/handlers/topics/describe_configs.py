@@ -3,10 +3,11 @@
 Serves    DescribeConfigs 1–4, with synonyms and documentation on request.
 Answers   this broker's settings under its id, the dynamic defaults of all brokers under an empty name. INVALID_REQUEST
           for another broker's id; also for all resources of a request if one of them is of an unknown type.
-Departs   from Kafka 4.3: client metrics are INVALID_REQUEST; settings are sorted by name. `penstock.clock.ms` and
-          `penstock.complaints` of a broker are returned if they are requested by name. A resource that is named several
-          times is answered once, with all requested settings. A response holds at most 8 MiB of settings
-          (CONFIGS_BYTES_MAX); resources that do not fit are POLICY_VIOLATION.
+          The documentation of a setting without effect says so.
+Departs   from Kafka 4.3: client metrics are INVALID_REQUEST; settings are sorted by name. `penstock.clock.ms`,
+          `penstock.complaints` and `penstock.settings.gaps` of a broker are returned if they are requested by name. A
+          resource that is named several times is answered once, with all requested settings. A response holds at most 8
+          MiB of settings (CONFIGS_BYTES_MAX); resources that do not fit are POLICY_VIOLATION.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from penstock.metadata.commands import Refusal
 from penstock.metadata.image import BROKER, GROUP, TOPIC, Image
 from penstock.metadata.names import check_name
 from penstock.metadata.settings.describe import Row, describe_broker, describe_cluster, describe_group, describe_topic
+from penstock.metadata.settings.effects import GAPS
 from penstock.model.errors import ErrorCode
 from penstock.model.limits import MIB
 from penstock.model.ports import Clock
@@ -24,7 +26,7 @@ from penstock.server.connections.serving import Call, serves
 from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.handlers.topics.configs import BROKER_LOGGER, LISTED
 from penstock.server.handlers.topics.log_levels import levels
-from penstock.server.handlers.topics.self_report import self_report_rows
+from penstock.server.handlers.topics.self_report import self_report_rows, version_report_rows
 from penstock.server.loop.pieces import TOO_LARGE, Turns
 from penstock.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -140,7 +142,7 @@ class _Describing:
             return describe_topic(image.config(TOPIC, name), settings, names)
         if kind == BROKER:
             if not name:
-                return describe_cluster(settings, names)
+                return [*describe_cluster(settings, names), *version_report_rows(names or ())]
             _check_number(name, self._controller.node_id, " or empty string,")
             return [
                 *describe_broker(settings, names),
@@ -199,8 +201,13 @@ def _told(row: Row, *, synonyms: bool, documentation: bool) -> DescribeConfigsRe
             for each in (row.synonyms if synonyms else ())
         ],
         config_type=row.kind or 0,
-        documentation=row.documentation if documentation else None,
+        documentation=_documentation(row) if documentation else None,
     )
+
+
+def _documentation(row: Row) -> str | None:
+    gap = GAPS.get(row.name)
+    return row.documentation if gap is None else f"{row.documentation or ''} {gap.sentence(row.name)}.".lstrip()
 
 
 def _failed(kind: int, name: str, code: ErrorCode, message: str) -> DescribeConfigsResult:
