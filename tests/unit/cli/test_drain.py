@@ -1,8 +1,16 @@
 """Emptying a broker: it is refused with a reason where it is impossible, and moves no more than necessary."""
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
-from penstock.cli.decommission.drain import Situation, new_places, obstacles
+import pytest
+
+from penstock.cli.decommission import drain
+from penstock.cli.decommission.drain import STUCK_S, Situation, new_places, obstacles
+from penstock.cli.errors import Failed
 from penstock.client.metadata import Broker, TopicPartition
 
 
@@ -72,3 +80,50 @@ def test_only_the_leaving_broker_is_replaced() -> None:
     assert after[TopicPartition("orders", 0)][0] in (2, 4)
     assert after[TopicPartition("payments", 0)][0] == 5, "a replica on a broker that is down stays"
     assert after[TopicPartition("payments", 0)][1] in (1, 2, 4)
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(drain, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(drain, "asyncio", SimpleNamespace(sleep=self._sleep))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def drained(monkeypatch: pytest.MonkeyPatch, seen: Iterable[Situation]) -> int:
+    """Drains broker 2 of a cluster that is seen in these situations, one after the other."""
+    first, *rest = seen
+
+    async def next_situation(*_: Any) -> Situation:
+        return rest.pop(0) if len(rest) > 1 else rest[0]
+
+    async def nothing(*_: Any) -> int:
+        return 0
+
+    monkeypatch.setattr(drain, "situation", next_situation)
+    monkeypatch.setattr(drain, "_begin", nothing)
+    monkeypatch.setattr(drain, "_left_bytes", nothing)
+    return asyncio.run(drain.drain(SimpleNamespace(), 2, first, None, lambda *_: None))  # type: ignore[arg-type]
+
+
+def test_replicas_that_one_broker_still_lists_where_they_were_do_not_end_a_drain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A finished move of a topic to its last replica: the listed broker has not applied it, the controller has."""
+    Clock(monkeypatch)
+    moving = replace(situation(1, 2, leaves=2, moved=(1,)), held=(TopicPartition("moved", 0),))
+    lagging, done = situation(1, 2, leaves=2, moved=(2, 1)), situation(1, 2, leaves=2, moved=(1,))
+    assert obstacles(2, lagging)
+    assert drained(monkeypatch, [moving, lagging, lagging, done]) == 0
+
+
+def test_replicas_that_cannot_move_any_more_end_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    stuck = situation(1, 2, leaves=2, moved=(2, 1))
+    with pytest.raises(Failed, match="broker 2 still has 1 replica, and the rest cannot move: moved has 2 replicas"):
+        drained(monkeypatch, [situation(1, 2, leaves=2, moved=(2,)), stuck])
+    assert STUCK_S <= clock.now_s < 2 * STUCK_S

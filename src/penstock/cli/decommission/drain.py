@@ -21,6 +21,8 @@ from penstock.client.metadata import Broker, TopicPartition
 MARK = "broker.decommission"
 BALANCE = "auto.balance.enable"
 POLL_S = 0.5
+STUCK_S = 15.0
+"""How long a move that has begun must be impossible to end with an error: one broker may lag behind another."""
 NAMES_MAX = 5
 Show = Callable[[int, int, Pace], None]
 """Shows the bytes that have left the broker, all that must leave it, and the pace."""
@@ -108,8 +110,9 @@ def _names(names: list[str]) -> str:
 async def situation(client: Client, node: int) -> Situation:
     """Queries the cluster."""
     described = await client.admin.describe_cluster()
+    before = await client.admin.list_reassignments()  # a move may end while topics are listed with its old replicas
     topics = await client.admin.list_topics(with_internal=True)
-    moving = {each.partition: each.target for each in await client.admin.list_reassignments()}
+    moving = {each.partition: each.target for each in (*before, *await client.admin.list_reassignments())}
     placed, in_sync, held = {}, {}, []
     for topic in topics:
         for part in topic.partitions:
@@ -167,13 +170,18 @@ async def drain(client: Client, node: int, first: Situation, limit_s: float | No
     is_by_itself = first.is_balancing and node in first.brokers
     end_s = None if limit_s is None else time.monotonic() + limit_s
     now, pace, total = first, Pace(), 0
+    stuck_since_s = None
     while now.held:
-        if why := obstacles(node, now):
-            raise Failed(
-                f"broker {node} still has {len(now.held)} replicas, and the rest cannot move: {'; '.join(why)}"
-            )
-        if not is_by_itself:
-            await _begin(client, node, now)
+        why = obstacles(node, now)
+        if not why:
+            stuck_since_s = None
+            if not is_by_itself:
+                await _begin(client, node, now)
+        elif stuck_since_s is None:
+            stuck_since_s = time.monotonic()
+        elif time.monotonic() - stuck_since_s >= STUCK_S:
+            count = f"{len(now.held)} replica{'s' * (len(now.held) != 1)}"
+            raise Failed(f"broker {node} still has {count}, and the rest cannot move: {'; '.join(why)}")
         left = await _left_bytes(client, node, now)
         total = max(total, left)
         pace.note(left, time.monotonic())
