@@ -14,10 +14,12 @@ from penstock.metadata.image import Broker, Image, Partition, Topic
 from penstock.metadata.records import BrokerEndpoint
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.shelves import Shelves
-from penstock.server.connections.serving import Answer, Call
+from penstock.server.connections.advertised import AdvertisedBrokers
+from penstock.server.connections.serving import Answer, Call, Client
 from penstock.server.handlers.topics.metadata import MetadataHandler
 from penstock.server.handlers.topics.metadata_answer import UNTOLD_OPERATIONS, TopicPieces, describe_topic
 from penstock.server.membership.broker_grace import BrokerGrace
+from penstock.server.settings import ListenerSettings
 from penstock.wire.api import Api
 from penstock.wire.codec import decode_request, encode
 from penstock.wire.headers import response_frame
@@ -62,9 +64,17 @@ def run_now(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 def rows(topics: int, partitions: int) -> list[Row]:
     controller, missing = cast("Any", BenchController(topics, partitions)), cast("Any", None)
-    handler = MetadataHandler(controller, missing, missing, BrokerGrace(HostClock()), TopicPieces(), "bench")
+    handler = MetadataHandler(
+        controller,
+        missing,
+        missing,
+        BrokerGrace(HostClock()),
+        AdvertisedBrokers(1, (ListenerSettings(),)),
+        TopicPieces(),
+        "bench",
+    )
     image: Image = controller.image
-    call = Call(Api.METADATA, VERSION, 7, "bench", "peer:1", "127.0.0.1:9092")
+    call = Call(Api.METADATA, VERSION, 7, "bench", "peer:1", "127.0.0.1:9092", Client(listener="PLAINTEXT"))
     names = sorted(image.topics)
     requests = {
         "all": MetadataRequest(topics=None),
@@ -77,7 +87,9 @@ def rows(topics: int, partitions: int) -> list[Row]:
         asked = names[:1] if what == "one" else names
 
         def from_scratch(asked: list[str] = asked) -> object:
-            described = [describe_topic(image.topics[name], image.brokers, UNTOLD_OPERATIONS) for name in asked]
+            described = [
+                describe_topic(image.topics[name], image.brokers, UNTOLD_OPERATIONS, VERSION) for name in asked
+            ]
             brokers = [MetadataResponseBroker(node_id=n, host="localhost", port=9092) for n in (1, 2, 3)]
             response = MetadataResponse(brokers=brokers, cluster_id="bench", controller_id=1, topics=described)
             return response_frame(response, VERSION, 7)

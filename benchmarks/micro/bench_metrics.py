@@ -21,7 +21,7 @@ from penstock.server.loop.timing import Timing
 from penstock.server.metrics.page import Page
 from penstock.server.node import Node
 from penstock.server.partitions.traffic import TopicTraffic
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 
 ROUNDS = 10
 
@@ -45,7 +45,9 @@ async def looking(partitions: int) -> dict[str, float]:
     """The best of several rounds: time of the whole page, time of its longest piece, and its size."""
     with tempfile.TemporaryDirectory() as directory:
         ports = host_ports(directory)
-        node = Node(ports, NodeSettings("bench", listen_port=0, metrics=Address("127.0.0.1", 0)))
+        node = Node(
+            ports, NodeSettings("bench", listeners=(ListenerSettings(port=0),), metrics=Address("127.0.0.1", 0))
+        )
         await node.start()
         await add_topic(node, "bench", bytes(16), partitions)
         assert node._gathering is not None

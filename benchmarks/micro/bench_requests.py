@@ -17,7 +17,7 @@ from penstock.host.sockets import HostConnection
 from penstock.model.ports import Connection
 from penstock.server.host_ports import HostPorts, host_ports
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 from penstock.wire.headers import request_frame
 from penstock.wire.messages.api_versions import ApiVersionsRequest
 
@@ -104,7 +104,7 @@ async def answer_bytes(connection: HostConnection) -> int:
 
 
 async def measure(ports: HostPorts) -> list[Row]:
-    node = Node(ports, NodeSettings("bench", listen_port=0))
+    node = Node(ports, NodeSettings("bench", listeners=(ListenerSettings(port=0),)))
     await node.start()
     host, _, port = node.address.rpartition(":")
     size = await answer_bytes(await ports.network.connect(host, int(port)))

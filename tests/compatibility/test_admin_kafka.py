@@ -17,7 +17,7 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 from penstock.wire.api import Api, response_class
 from penstock.wire.declare import Request
 from penstock.wire.messages import alter_configs as replacing
@@ -72,7 +72,7 @@ class NodeInThread:
     async def _serve(self) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         ports = host_ports(self._directory)
-        node = Node(ports, NodeSettings(CLUSTER_ID, NODE, listen_port=0, broker=self._settings))
+        node = Node(ports, NodeSettings(CLUSTER_ID, NODE, listeners=(ListenerSettings(port=0),), broker=self._settings))
         await node.start()
         # Kafka keeps this one for the whole cluster, as long as it keeps eligible leader replicas (KIP-966).
         change = ConfigChanges(BROKER, "", (("min.insync.replicas", SET, "1"),))

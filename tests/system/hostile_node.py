@@ -25,7 +25,7 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import ControllerListener, Membership, NodeSettings
+from penstock.server.settings import ListenerSettings, Membership, NodeSettings
 
 STATUS: Final = Path("/proc/self/status")
 CLEAR: Final = Path("/proc/self/clear_refs")
@@ -124,7 +124,7 @@ async def main(path: str) -> None:
     settings = NodeSettings(
         "system-test",
         node_id=1,
-        listen_port=0,
+        listeners=(ListenerSettings(port=0),),
         limits=replace(
             DEFAULT_LIMITS,
             connection_rate_max=100_000,
@@ -133,7 +133,7 @@ async def main(path: str) -> None:
                 os.environ.get("HOSTILE_NODE_MEMORY_BYTES", DEFAULT_LIMITS.request_memory_bytes_max)
             ),
         ),
-        membership=Membership(listener=ControllerListener("CONTROLLER", "127.0.0.1", 0)),
+        membership=Membership(listener=ListenerSettings("CONTROLLER", "127.0.0.1", 0)),
         broker=BrokerSettings(broker),
     )
     node = Node(ports, settings)

@@ -1,36 +1,40 @@
-"""A private network: every node in a namespace with its own address, and a router between them that can cut links.
+"""Private networks of namespaces.
 
-The router cuts one direction: packets that one node sends to another are dropped, and neither node is notified. A
-process that wants to connect to the nodes enters the router (`Network.enter`).
+`Network` has every node in a namespace with its own address, and a router between them that can cut links. The router
+cuts one direction: packets that one node sends to another are dropped, and neither node is notified. A process that
+wants to connect to the nodes enters the router (`Network.enter`).
+
+`Sides` has nodes on several networks that do not reach each other.
 """
 
 import ctypes
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
 CLONE_NEWNET: Final = 0x40000000
 PREFIX: Final = "10.77"
+SIDE_FIRST: Final = 78
+"""The network of the first side is 10.78.0.0/16, that of the second 10.79.0.0/16."""
 
 
-class Network:
-    """Namespaces `<name>-router`, `<name>-1`, `<name>-2` and so on; they are deleted at the end."""
+class _Namespaces:
+    """Namespaces with names in common; they are deleted at the end."""
 
     def __init__(self, name: str, node_ids: Iterable[int]) -> None:
         self._name = name
         self._node_ids = list(node_ids)
-        self._router = f"{name}-router"
-        self._cuts: set[tuple[int, int]] = set()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._make(self._router)
-        self._in(self._router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-        for node_id in self._node_ids:
-            self._join(node_id)
+        try:
+            self._set_up()
+        except BaseException:
+            self._stack.close()
+            raise
         return self
 
     def __exit__(
@@ -38,19 +42,56 @@ class Network:
     ) -> None:
         self._stack.close()
 
+    def _set_up(self) -> None:
+        raise NotImplementedError
+
+    def prefix(self, place: int | str) -> list[str]:
+        """The command prefix that runs a command in the namespace of a node or of a side."""
+        return ["ip", "netns", "exec", f"{self._name}-{place}"]
+
+    def _make(self, place: int | str, *, routes: bool = False) -> None:
+        namespace = f"{self._name}-{place}"
+        _run("ip", "netns", "add", namespace)
+        self._stack.callback(_run, "ip", "netns", "del", namespace)
+        self._in(place, "ip", "link", "set", "lo", "up")
+        self._in(place, "sysctl", "-qw", f"net.ipv4.ip_forward={int(routes)}")
+
+    def _connect(self, router: str, node_id: int, link: str, network: str) -> None:
+        """Connects a node with a router: the node has address 2 of a network of its own there, the router address 1."""
+        outer, inner = f"{self._name}-{router}", f"{self._name}-{node_id}"
+        outside = f"n{node_id}"
+        _run("ip", "-n", outer, "link", "add", outside, "type", "veth", "peer", "name", link, "netns", inner)
+        for namespace, each, host in ((outer, outside, 1), (inner, link, 2)):
+            _run("ip", "-n", namespace, "addr", "add", f"{network}.{node_id}.{host}/24", "dev", each)
+            _run("ip", "-n", namespace, "link", "set", each, "up")
+
+    def _in(self, place: int | str, *command: str) -> None:
+        _run(*self.prefix(place), *command)
+
+
+class Network(_Namespaces):
+    """Namespaces `<name>-router`, `<name>-1`, `<name>-2` and so on."""
+
+    def __init__(self, name: str, node_ids: Iterable[int]) -> None:
+        super().__init__(name, node_ids)
+        self._cuts: set[tuple[int, int]] = set()
+
+    def _set_up(self) -> None:
+        self._make("router", routes=True)
+        for node_id in self._node_ids:
+            self._make(node_id)
+            self._connect("router", node_id, "eth0", PREFIX)
+            self._in(node_id, "ip", "route", "add", "default", "via", f"{PREFIX}.{node_id}.1")
+
     def address(self, node_id: int) -> str:
         """A node's address."""
         return f"{PREFIX}.{node_id}.2"
-
-    def prefix(self, node_id: int) -> list[str]:
-        """The command prefix that runs a command in a node's namespace."""
-        return ["ip", "netns", "exec", f"{self._name}-{node_id}"]
 
     def enter(self) -> None:
         """Moves this thread, and processes it starts from now on, into the router until the end."""
         before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         self._stack.callback(_go_to, before)
-        _go_to(os.open(f"/run/netns/{self._router}", os.O_RDONLY))
+        _go_to(os.open(f"/run/netns/{self._name}-router", os.O_RDONLY))
 
     # --- cuts
 
@@ -68,27 +109,37 @@ class Network:
 
     def _rule(self, word: str, sender: int, receiver: int) -> None:
         way = ["from", self.address(sender), "to", self.address(receiver)]
-        self._in(self._router, "ip", "rule", word, *way, "blackhole")
+        self._in("router", "ip", "rule", word, *way, "blackhole")
 
-    # --- setup
 
-    def _make(self, namespace: str) -> None:
-        _run("ip", "netns", "add", namespace)
-        self._stack.callback(_run, "ip", "netns", "del", namespace)
-        self._in(namespace, "ip", "link", "set", "lo", "up")
+class Sides(_Namespaces):
+    """Namespaces `<name>-1`, `<name>-2` and so on for the nodes, `<name>-<side>` for the clients of each side.
 
-    def _join(self, node_id: int) -> None:
-        own = f"{self._name}-{node_id}"
-        self._make(own)
-        outside = f"n{node_id}"
-        _run("ip", "-n", self._router, "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", own)
-        for namespace, link, host in ((self._router, outside, 1), (own, "eth0", 2)):
-            _run("ip", "-n", namespace, "addr", "add", f"{PREFIX}.{node_id}.{host}/24", "dev", link)
-            _run("ip", "-n", namespace, "link", "set", link, "up")
-        _run("ip", "-n", own, "route", "add", "default", "via", f"{PREFIX}.{node_id}.1")
+    A node has an address on every side. A client reaches those of its side alone, and so does a node that is connected
+    to another one: only `routed` sides let nodes reach each other.
+    """
 
-    def _in(self, namespace: str, *command: str) -> None:
-        _run("ip", "netns", "exec", namespace, *command)
+    def __init__(self, name: str, node_ids: Iterable[int], sides: Sequence[str], routed: str) -> None:
+        super().__init__(name, node_ids)
+        self._sides = list(sides)
+        self._routed = routed
+
+    def _set_up(self) -> None:
+        for node_id in self._node_ids:
+            self._make(node_id)
+        for number, side in enumerate(self._sides):
+            self._make(side, routes=side == self._routed)
+            network = self._network(side)
+            for node_id in self._node_ids:
+                self._connect(side, node_id, f"eth{number}", network)
+                self._in(node_id, "ip", "route", "add", f"{network}.0.0/16", "via", f"{network}.{node_id}.1")
+
+    def address(self, side: str, node_id: int) -> str:
+        """A node's address on a side."""
+        return f"{self._network(side)}.{node_id}.2"
+
+    def _network(self, side: str) -> str:
+        return f"10.{SIDE_FIRST + self._sides.index(side)}"
 
 
 def _go_to(namespace: int) -> None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 
 
 async def main(path: str) -> None:
     ports = host_ports(path)
     limits = replace(DEFAULT_LIMITS, connection_rate_max=100_000)
-    node = Node(ports, NodeSettings("system-test", listen_port=0, limits=limits))
+    node = Node(ports, NodeSettings("system-test", listeners=(ListenerSettings(port=0),), limits=limits))
     await node.start()
     print(node.address, flush=True)
     ended = asyncio.Event()

@@ -22,7 +22,7 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.ports import Clock, Disk, Entropy, Network, Workers
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings, UpkeepSettings
+from penstock.server.settings import ListenerSettings, NodeSettings, UpkeepSettings
 from tests.system.plants import PLANTS
 
 TORN_CHANCE = 0.7
@@ -55,7 +55,10 @@ async def serve(directory: str, port: int, seed: int | None, settings: Mapping[s
         ports = VictimPorts(ports.clock, ports.entropy, lossy, ports.network, ports.workers)
     broker = BrokerSettings(dict(settings))
     upkeep = UpkeepSettings(retention_ms=broker.number("log.retention.check.interval.ms"))
-    node = Node(ports, NodeSettings("penstock", node_id=1, listen_port=port, broker=broker, upkeep=upkeep))
+    node = Node(
+        ports,
+        NodeSettings("penstock", node_id=1, listeners=(ListenerSettings(port=port),), broker=broker, upkeep=upkeep),
+    )
     await node.start()
     await asyncio.Event().wait()
 

@@ -6,9 +6,9 @@ def is_loopback(host: str) -> bool:
     return host in {"localhost", "::1"} or (host.startswith("127.") and host.count(".") == 3 and host[-1].isdigit())
 
 
-def beyond_loopback(host: str, port: int) -> str:
+def beyond_loopback(name: str, host: str, port: int) -> str:
     """The sentence that refuses a plaintext listener beyond loopback."""
     return (
-        f"The listener {host or '*'}:{port} is plaintext and can be reached from other machines: "
+        f"The listener {name} at {host or '*'}:{port} is plaintext and can be reached from other machines: "
         "set allow.plaintext.beyond.loopback=true if the network is trusted, or listen on 127.0.0.1."
     )

@@ -60,7 +60,7 @@ class Broker:
         arrivals: TopicArrivals,
         endpoints: Sequence[BrokerEndpoint],
     ) -> None:
-        """`endpoints` are the addresses for clients."""
+        """`endpoints` are the addresses of all listeners for clients and brokers."""
         controller, directory, clock = member.controller, storage.directory, ports.clock
         self._storage = storage
         self._member = member
@@ -78,7 +78,9 @@ class Broker:
         self.producer_ids = ProducerIds(controller, channel)
         self._topic_configs = TopicConfigs(controller)
         client_ports = ClientPorts(ports.network, clock, ports.entropy)
-        self._messages = ReplicaMessages(client_ports, channel, controller, self.broker_grace)
+        self._messages = ReplicaMessages(
+            client_ports, channel, controller, self.broker_grace, settings.inter_broker_listener
+        )
         self.replicas = ReplicaRunner(
             controller,
             clock,

@@ -19,7 +19,7 @@ from penstock.model.loopback import is_loopback
 from penstock.model.ports import Footprint, Listener
 from penstock.raft.replicas import Endpoint
 from penstock.server.broker import Broker
-from penstock.server.connections.advertised import endpoints, parse_address
+from penstock.server.connections.advertised import AdvertisedBrokers, endpoints, parse_address
 from penstock.server.connections.client_warnings import ClientWarnings
 from penstock.server.connections.codec_worker import CodecWorker
 from penstock.server.connections.dispatch import Dispatch
@@ -38,7 +38,7 @@ from penstock.server.metrics.pages import pages_of
 from penstock.server.partitions.topic_arrivals import TopicArrivals
 from penstock.server.ports import Ports
 from penstock.server.quorum_member import QuorumMember
-from penstock.server.settings import CannotStart, NodeSettings, check_listener
+from penstock.server.settings import CannotStart, NodeSettings, check_listeners
 from penstock.server.storage import Storage, open_storage
 from penstock.server.supervisor import Supervisor
 from penstock.wire.api import CONTROLLER_ONLY
@@ -91,7 +91,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Host and port of the client listener; of the controller listener if there is no broker."""
+        """Host and port of the first client listener; of the controller listener if there is no broker."""
         return self.listeners.address
 
     @property
@@ -103,7 +103,7 @@ class Node:
 
     async def start(self) -> None:
         """Opens data directory and listeners and begins to join the cluster; a node that is alone is then ready."""
-        check_listener(self.settings)
+        check_listeners(self.settings)
         begin_pacing()
         self.storage = await open_storage(self.ports, self.settings)
         try:
@@ -130,16 +130,18 @@ class Node:
         ports, settings, supervisor, client_warnings = self.ports, self.settings, self.supervisor, self._client_warnings
         storage, arrivals, codec = self.storage, self.arrivals, self.codec
         self.member = member = QuorumMember(storage, ports, settings, supervisor, client_warnings, arrivals)
-        shared = shared_handlers(member, ports, settings, client_warnings, arrivals)
+        advertised = AdvertisedBrokers(settings.node_id, settings.listeners)
+        shared = shared_handlers(member, advertised, ports, settings, client_warnings, arrivals)
         own = controller_handlers(member, settings, client_warnings, codec)
         self.controller_dispatch = Dispatch([*shared, *own], leaves_out=BROKER_ONLY)
         routes = self.controller_dispatch.routes
         client_ports = ClientPorts(ports.network, ports.clock, ports.entropy)
         channel = ControllerChannel(client_ports, member.controller, member.quorum, codec, routes)
-        reached = [] if sockets.clients is None else endpoints(settings.broker, sockets.clients.address)
+        bound = [each.address for each in sockets.clients]
+        reached = endpoints(settings.listeners, bound, settings.inter_broker_listener) if bound else []
         self.broker = broker = Broker(storage, member, channel, ports, settings, supervisor, arrivals, reached)
         if self._handlers is None:
-            own = broker_handlers(broker, member, channel, storage, ports, settings, arrivals, codec)
+            own = broker_handlers(broker, member, channel, advertised, storage, ports, settings, arrivals, codec)
             self.dispatch = Dispatch([*shared, *own], leaves_out=CONTROLLER_ONLY)
         else:
             self.dispatch = Dispatch(self._handlers)
@@ -198,10 +200,10 @@ class Node:
             if listeners.controllers is not None:
                 listeners.controllers.start()
             await self.member.has_leader()
-            if listeners.clients is not None:
+            if listeners.clients:
                 await self.broker.join()
-                listeners.clients.start()
-                logger.info("Listening on %s.", self.address)
+                listeners.start_clients()
+                logger.info("Listening on %s.", ", ".join(listeners.client_addresses.values()))
             self.health.is_serving = True
         except (CannotStart, ProtocolError) as error:
             if self.settings.membership.is_alone:  # raised by `start`
@@ -233,7 +235,7 @@ class Node:
     async def stop(self) -> None:
         """Runs a controlled shutdown, answers in-flight requests, and closes the data directory cleanly."""
         self.supervisor.is_stopping = True
-        is_member = self.listeners.clients is not None and self.health.is_serving
+        is_member = bool(self.listeners.clients) and self.health.is_serving
         if is_member and self.member.controller.offline_reason is None:
             await self.broker.membership.leave(self.settings.stop_ms)
         await self.broker.groups.stop()

@@ -54,12 +54,16 @@ DEFAULT_UPKEEP = UpkeepSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerListener:
-    """Address at which other nodes reach this node's controller."""
+class ListenerSettings:
+    """A listener: its name, the address that it is bound to, and the address at which others find it."""
 
-    name: str
-    host: str
-    port: int
+    name: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 9092
+    advertised: Address | None = None
+    """None for the address at which a client has reached the listener; port 0 for the bound port."""
+    is_advertised: bool = True
+    """Whether the broker registers the listener, so that answers name it; not used for a controller's listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ class Membership:
 
     is_broker: bool = True
     is_controller: bool = True
-    listener: ControllerListener | None = None
-    """None if no other node connects to it, as in a cluster of one node."""
+    listener: ListenerSettings | None = None
+    """The controller's listener; None if no other node connects to it, as in a cluster of one node."""
     voters: Sequence[tuple[int, Address]] = ()
     """Voters of a new cluster, by id; later the voter set comes from the metadata log."""
     bootstrap_servers: Sequence[Address] = ()
@@ -90,10 +94,12 @@ class NodeSettings:
 
     cluster_id: str
     node_id: int = 0
-    listen_host: str = "127.0.0.1"
-    listen_port: int = 9092
+    listeners: Sequence[ListenerSettings] = (ListenerSettings(),)
+    """The listeners for clients and other brokers."""
+    inter_broker_listener: str = "PLAINTEXT"
+    """The name of the listener through which brokers connect to each other."""
     allow_plaintext_beyond_loopback: bool = False
-    """Whether anybody who reaches the listener may read and write everything, unencrypted."""
+    """Whether anybody who reaches a listener may read and write everything, unencrypted."""
     metrics: Address | None = None
     """Address of the HTTP listener for metrics and health; None for none."""
     stop_ms: int = 10_000
@@ -114,16 +120,18 @@ class NodeSettings:
     """Disk space kept in reserve, so that a full disk can be emptied."""
 
 
-def check_listener(settings: NodeSettings) -> None:
+def check_listeners(settings: NodeSettings) -> None:
     """Raises CannotStart for a plaintext listener beyond loopback, unless the settings allow it."""
-    places = [(settings.listen_host, settings.listen_port)] if settings.membership.is_broker else []
-    if settings.membership.listener is not None:
-        places.append((settings.membership.listener.host, settings.membership.listener.port))
+    membership = settings.membership
+    listeners = [*settings.listeners] if membership.is_broker else []
+    if membership.listener is not None:
+        listeners.append(membership.listener)
+    places = [(each.name, each.host, each.port) for each in listeners]
     if settings.metrics is not None:
-        places.append(settings.metrics)
-    for host, port in places:
+        places.append(("of the metrics", *settings.metrics))
+    for name, host, port in places:
         if not is_loopback(host) and not settings.allow_plaintext_beyond_loopback:
-            raise CannotStart(beyond_loopback(host, port))
+            raise CannotStart(beyond_loopback(name, host, port))
 
 
 def quorum_settings(broker: BrokerSettings) -> QuorumSettings:

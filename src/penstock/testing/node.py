@@ -14,7 +14,7 @@ from penstock.log.settings import Durability
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class NodeThread:
         settings = NodeSettings(
             cluster_id="test",
             node_id=1,
-            listen_port=0,
+            listeners=(ListenerSettings(port=0),),
             stop_ms=1_000,
             broker=BrokerSettings(self._settings),
             data_path=self._data,

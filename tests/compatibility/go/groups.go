@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,7 +93,7 @@ var members = map[int]*member{}
 
 func join(_ context.Context, asked question) (answer, error) {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(asked.Bootstrap),
+		kgo.SeedBrokers(strings.Split(asked.Bootstrap, ",")...),
 		kgo.ConsumerGroup(asked.Group),
 		kgo.ConsumeTopics(asked.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

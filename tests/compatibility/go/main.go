@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -144,7 +145,7 @@ func version(context.Context, question) (answer, error) {
 
 func administer(run func(context.Context, *kadm.Client, question) (answer, error)) command {
 	return func(ctx context.Context, asked question) (answer, error) {
-		client, err := kadm.NewOptClient(kgo.SeedBrokers(asked.Bootstrap))
+		client, err := kadm.NewOptClient(kgo.SeedBrokers(strings.Split(asked.Bootstrap, ",")...))
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +245,7 @@ var acks = map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kg
 
 func produce(ctx context.Context, asked question) (answer, error) {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(asked.Bootstrap),
+		kgo.SeedBrokers(strings.Split(asked.Bootstrap, ",")...),
 		kgo.ProducerBatchCompression(codecs[asked.Codec]),
 		kgo.RequiredAcks(acks[asked.Acks]),
 	}
@@ -281,7 +282,7 @@ func consumeSince(ctx context.Context, asked question) (answer, error) {
 
 func consume(ctx context.Context, asked question, start kgo.Offset) (answer, error) {
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(asked.Bootstrap),
+		kgo.SeedBrokers(strings.Split(asked.Bootstrap, ",")...),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked.Topic: {asked.Partition: start}}),
 	)
 	if err != nil {

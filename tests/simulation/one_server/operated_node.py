@@ -10,7 +10,7 @@ from typing import Final
 from penstock.log.checked import Damaged
 from penstock.model.errors import ProtocolError
 from penstock.server.node import Node
-from penstock.server.settings import CannotStart, NodeSettings, UpkeepSettings
+from penstock.server.settings import CannotStart, ListenerSettings, NodeSettings, UpkeepSettings
 from penstock.simulator.node import Ports
 from tests.simulation.one_server.world_state import NODE, PORT, Broken, WorldState
 
@@ -26,7 +26,7 @@ class OperatedNode:
         script = state.script
         self._settings = NodeSettings(
             "simulated",
-            listen_port=PORT,
+            listeners=(ListenerSettings(port=PORT),),
             stop_ms=script.stop_ms,
             ledger_bytes=script.ledger_bytes,
             reserve_bytes=script.reserve_bytes,

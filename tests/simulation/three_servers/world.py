@@ -26,7 +26,7 @@ from penstock.server.node import Node
 from penstock.server.settings import (
     SUPPORTED_FEATURES,
     CannotStart,
-    ControllerListener,
+    ListenerSettings,
     Membership,
     NodeSettings,
 )
@@ -227,17 +227,15 @@ def settings_for(node_id: int) -> NodeSettings:
     return NodeSettings(
         "simulated",
         node_id=node_id,
-        listen_host="",
-        listen_port=PORT,
+        listeners=(ListenerSettings(host="", port=PORT, advertised=Address(f"node-{node_id}", PORT)),),
         allow_plaintext_beyond_loopback=True,
         stop_ms=5_000,
         features=SUPPORTED_FEATURES,
         ledger_bytes=4_096,
         reserve_bytes=1_000,
-        membership=Membership(listener=ControllerListener("CONTROLLER", "", CONTROLLER_PORT), voters=voters),
+        membership=Membership(listener=ListenerSettings("CONTROLLER", "", CONTROLLER_PORT), voters=voters),
         broker=BrokerSettings(
             {
-                "advertised.listeners": f"PLAINTEXT://node-{node_id}:{PORT}",
                 "metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_BYTES),
             }
         ),

@@ -8,6 +8,7 @@ import pytest
 from penstock.cli.errors import Failed
 from penstock.cli.settings.settings_file import from_environment, read_settings
 from penstock.cli.settings.startup import Role, plan_of
+from penstock.cli.settings.validation import validate
 from penstock.client.bootstrap import Address
 from penstock.client.properties import parse_properties
 from tests.unit.cli.conftest import Penstock
@@ -119,7 +120,6 @@ def test_kafkas_own_file_is_usable_and_what_has_no_effect_is_listed(penstock: Pe
     assert result.code == 0, rows
     assert {row["kind"] for row in rows} == {"no effect"}
     assert {row["complaint"].split()[0] for row in rows} == {
-        "inter.broker.listener.name",
         "num.io.threads",
         "num.network.threads",
         "num.recovery.threads.per.data.dir",
@@ -129,14 +129,16 @@ def test_kafkas_own_file_is_usable_and_what_has_no_effect_is_listed(penstock: Pe
     }
     result = penstock("config", "check", "--allow-plaintext-beyond-loopback", "server.properties")
     last = result.out.splitlines()[-1]
-    assert last == "server.properties: 24 settings, 7 without effect: `penstock server` starts with them."
+    assert last == "server.properties: 24 settings, 6 without effect: `penstock server` starts with them."
 
 
 def test_a_check_refuses_what_the_server_refuses(penstock: Penstock) -> None:
     Path("server.properties").write_text(KAFKAS)
     result = penstock("config", "check", "server.properties")
     assert result.code == 1
-    assert "refusal    The listener *:9092 is plaintext and can be reached from other machines" in result.out
+    assert (
+        "refusal    The listener PLAINTEXT at *:9092 is plaintext and can be reached from other machines" in result.out
+    )
     assert "`penstock server` does not start with them" in result.out
     for settings, part in (("log.dirs=a,b\n", "a node has one"), ("listeners=SSL://localhost:9092\n", "not served")):
         Path("server.properties").write_text(settings)
@@ -213,7 +215,7 @@ def test_a_server_does_not_start_by_a_wrong_file(penstock: Penstock) -> None:
 
 def test_a_plan_follows_the_file() -> None:
     plan = plan_of(dict(parse_properties(GOOD)), allows_plaintext=False)
-    assert (plan.node_id, plan.host, plan.port, str(plan.data_path)) == (3, "localhost", 9092, "/data/penstock")
+    assert (plan.node_id, plan.address, str(plan.data_path)) == (3, ("localhost", 9092), "/data/penstock")
     assert plan.static["process.roles"] == "broker,controller"
 
 
@@ -221,13 +223,115 @@ def test_a_plan_follows_the_file() -> None:
     ("settings", "part"),
     [
         ({"listeners": "SSL://:9092"}, "not served yet"),
-        ({"listeners": "PLAINTEXT://:9092,SSL://:9093"}, "keep one"),
+        ({"listeners": "PLAINTEXT://:9092,SSL://:9093"}, "listener SSL is SSL, which is not served yet"),
         ({"log.dirs": "a,b"}, "a node has one"),
     ],
 )
 def test_what_a_node_cannot_do_yet_is_said(settings: dict[str, str], part: str) -> None:
     with pytest.raises(Failed, match=part):
         plan_of(settings, allows_plaintext=False)
+
+
+# --- listeners --------------------------------------------------------------------------------------------------------
+
+TWO = {
+    "listeners": "HOST://127.0.0.1:9092,DOCKER://10.0.0.1:29092",
+    "listener.security.protocol.map": "HOST:PLAINTEXT,DOCKER:PLAINTEXT",
+}
+
+
+def listeners_of(**settings: str) -> tuple[list[tuple[object, ...]], str]:
+    """Name, port, advertised address of each listener, and the name of the inter-broker listener."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    plan = plan_of(TWO | named, allows_plaintext=False)
+    return [(each.name, each.port, each.advertised, each.is_advertised) for each in plan.listeners], plan.inter_broker
+
+
+def test_a_broker_may_have_several_listeners() -> None:
+    assert listeners_of(inter_broker_listener_name="docker") == (
+        [("HOST", 9092, None, True), ("DOCKER", 29092, None, True)],
+        "DOCKER",
+    )
+    advertised = "docker://kafka:29092, HOST://localhost:19092"
+    assert listeners_of(inter_broker_listener_name="HOST", advertised_listeners=advertised) == (
+        [("HOST", 9092, ("localhost", 19092), True), ("DOCKER", 29092, ("kafka", 29092), True)],
+        "HOST",
+    )
+
+
+def test_a_listener_that_is_not_advertised_is_not_for_brokers() -> None:
+    assert listeners_of(advertised_listeners="DOCKER://kafka:29092") == (
+        [("HOST", 9092, None, False), ("DOCKER", 29092, ("kafka", 29092), True)],
+        "DOCKER",
+    )
+
+
+@pytest.mark.parametrize(
+    ("listeners", "name"),
+    [("HOST://:1,PLAINTEXT://:2", "PLAINTEXT"), ("HOST://:1", "HOST"), ("PLAINTEXT://:1", "PLAINTEXT")],
+)
+def test_brokers_use_plaintext_or_the_only_listener_where_nothing_is_set(listeners: str, name: str) -> None:
+    assert listeners_of(listeners=listeners)[1] == name
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        (TWO, "nothing says which of the listeners HOST, DOCKER brokers use"),
+        (TWO | {"inter.broker.listener.name": "WEB"}, "is WEB, which is none of the listeners HOST, DOCKER"),
+        (
+            TWO | {"inter.broker.listener.name": "HOST", "advertised.listeners": "DOCKER://kafka:1"},
+            "is HOST, which is none of the listeners DOCKER",
+        ),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "are both set",
+        ),
+        (
+            {
+                "security.inter.broker.protocol": "PLAINTEXT",
+                "listeners": "INSIDE://localhost:9092",
+                "listener.security.protocol.map": "INSIDE:PLAINTEXT",
+            },
+            "is PLAINTEXT, and none of the listeners INSIDE is named so",
+        ),
+        (
+            {"listeners": "IN://:1", "listener.security.protocol.map": "IN:SASL_SSL"},
+            "listener IN is SASL_SSL, which is not",
+        ),
+        ({"listeners": "CONTROLLER://:1"}, "has none for clients"),
+        (
+            {
+                "listeners": "PLAINTEXT://:1,CONTROLLER://:2",
+                "controller.listener.names": "CONTROLLER",
+                "inter.broker.listener.name": "CONTROLLER",
+            },
+            "is CONTROLLER, which is none of the listeners PLAINTEXT for clients",
+        ),
+        (
+            {"listeners": "PLAINTEXT://:1,CONTROLLER://:2", "advertised.listeners": "CONTROLLER://c:2"},
+            "names none of the listeners for clients",
+        ),
+    ],
+)
+def test_listeners_that_are_not_decided_are_refused_by_server_and_check(settings: dict[str, str], part: str) -> None:
+    with pytest.raises(Failed, match=part):
+        plan_of(settings, allows_plaintext=False)
+    found = validate(settings)
+    assert any(part in each for each in (*found.errors, *found.refusals)), found
+
+
+def test_a_node_among_others_says_where_they_reach_it() -> None:
+    own = {
+        "listeners": "PLAINTEXT://0.0.0.0:9092,INSIDE://:29092,CONTROLLER://:9093",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "node.id": "1",
+    }
+    among = own | {"controller.quorum.voters": VOTERS}
+    assert [each[:20] for each in validate(among).errors] == ["listener PLAINTEXT i", "listener INSIDE is b"]
+    assert not validate(among | {"advertised.listeners": "PLAINTEXT://a:9092"}).errors
+    assert not validate(own).errors, "alone it is reached at the address that its clients know"
 
 
 # --- roles and the quorum ---------------------------------------------------------------------------------------------
@@ -269,7 +373,7 @@ def test_a_controller_needs_no_listener_for_clients() -> None:
         },
         allows_plaintext=False,
     )
-    assert (plan.host, plan.port, plan.role.is_broker) == ("c1", 9093, False)
+    assert (plan.address, plan.listeners, plan.role.is_broker) == (("c1", 9093), (), False)
 
 
 @pytest.mark.parametrize("servers", ["localhost:9093", ""])

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.cli.errors import Failed
 from penstock.cli.serve import run as serving
+from penstock.cli.settings.listeners import Listener
 from penstock.cli.settings.startup import Plan
 from penstock.host.lossy import LossyDisk
 from penstock.metadata.commands import CreateTopics, NewTopic
@@ -39,7 +40,7 @@ def test_a_failed_metadata_log_ends_the_broker(tmp_path: Path, monkeypatch: pyte
         made.append(FailingPorts(host_ports(path)))
         return made[-1]
 
-    def is_ready(_plan: Plan, _address: str, _metrics_address: str) -> None:
+    def is_ready(_plan: Plan, _node: Node) -> None:
         """Creates a topic while the next sync of the metadata log fails."""
         node = nodes[-1]
         made[-1].disk.fail_next("sync", METADATA)
@@ -57,9 +58,11 @@ def test_a_failed_metadata_log_ends_the_broker(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(serving, "host_ports", failing_ports)
     monkeypatch.setattr(serving, "Node", KnownNode)
     monkeypatch.setattr(serving, "_tell_ready", is_ready)
+    listener = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0)
+    plan = Plan(cluster_id="c", data_path=tmp_path / "data", listeners=(listener,))
     with pytest.raises(
         Failed, match=r"no part in the metadata quorum.*See to the disk, then start the node again"
     ) as failed:
-        serving.serve(Plan(cluster_id="c", data_path=tmp_path / "data", port=0))
+        serving.serve(plan)
     assert failed.value.exit_code == 1
     assert "the controller is offline" in str(errors[0])

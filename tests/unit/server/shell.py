@@ -16,7 +16,7 @@ from penstock.server.connections.serving import Answer, Buffers, Call, serves, s
 from penstock.server.handlers.cluster.api_versions import ApiVersionsHandler
 from penstock.server.node import Node
 from penstock.server.ports import Ports
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 from penstock.wire.headers import request_frame
 from penstock.wire.messages.fetch import FetchRequest
 from penstock.wire.messages.list_offsets import (
@@ -240,7 +240,7 @@ Story = Callable[[Place], Awaitable[None]]
 async def tell(story: Story, ports: Ports, limits: Limits, **settings: Any) -> None:
     """Runs a story against a fresh node, and checks for leaks."""
     script = Script()
-    chosen = replace(NodeSettings("test", listen_port=0, limits=limits), **settings)
+    chosen = replace(NodeSettings("test", listeners=(ListenerSettings(port=0),), limits=limits), **settings)
     node = Node(ports, chosen, handlers=script.handlers())
     await node.start()
     place = Place(node, ports, script)
@@ -254,7 +254,7 @@ async def tell(story: Story, ports: Ports, limits: Limits, **settings: Any) -> N
     assert node.listeners.pool.waiting == 0
     assert node.listeners.large_pool.used_bytes == 0
     assert node.listeners.large_pool.waiting == 0
-    assert len(node.listeners.doors["clients"][0]) == 0
+    assert len(node.listeners.doors["PLAINTEXT"][0]) == 0
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -52,7 +52,7 @@ def test_every_version_tells_what_is_served_with_produce_from_version_0(drive: D
         assert keys(response) == SERVED
         assert list(keys(response)) == sorted(SERVED)
         assert (response.finalized_features_epoch, response.finalized_features) == (-1, ())
-        connections = list(place.node.listeners.doors["clients"][0])
+        connections = list(place.node.listeners.doors["PLAINTEXT"][0])
         assert [str(each.client.software_name) for each in connections if each.client] == [
             "a-client" if version >= 3 else "unknown"
         ]

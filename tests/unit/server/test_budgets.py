@@ -65,7 +65,7 @@ def test_a_large_request_without_records_is_refused_by_its_first_bytes(
         producer = await place.connect()
         await producer.send(LENGTH.pack(90 * MIB) + struct.pack(">hh", 0, 13))
         await place.settle()
-        assert len(place.node.listeners.doors["clients"][0]) == 1, "records may take that much"
+        assert len(place.node.listeners.doors["PLAINTEXT"][0]) == 1, "records may take that much"
 
     drive(story)
     assert "a request with API key 3 announces 94,371,840 bytes; allowed are 16,777,216" in told(caplog)[0]
@@ -110,7 +110,7 @@ def test_a_client_that_goes_leaves_its_slot_to_others(drive: Drive) -> None:
         await place.until(lambda: place.script.began)
         await other.send(plain(2, 5_000))
         await place.settle()
-        for connection in place.node.listeners.doors["clients"][0]:
+        for connection in place.node.listeners.doors["PLAINTEXT"][0]:
             if connection.number == 1 and connection.task is not None:
                 connection.task.cancel()
         assert await other.answers(1) == [2]
@@ -195,7 +195,7 @@ def test_a_large_request_gives_the_room_of_its_frame_back_when_it_is_decoded(dri
         await peer.send(plain(1, 20_000))
         await place.until(lambda: place.script.began == [1])
         assert place.node.listeners.pool.used_bytes <= 300_000, "at most a lent buffer"
-        assert all(not connection._held_bytes for connection in place.node.listeners.doors["clients"][0])
+        assert all(not connection._held_bytes for connection in place.node.listeners.doors["PLAINTEXT"][0])
         place.script.let_go(1)
         assert await peer.answers(1) == [1]
 

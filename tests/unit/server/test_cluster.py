@@ -12,7 +12,6 @@ from penstock.client.bootstrap import Address
 from penstock.client.errors import Refused
 from penstock.metadata.image import Image
 from penstock.metadata.runtime import NotController
-from penstock.metadata.settings.layers import BrokerSettings
 from penstock.model.errors import ErrorCode
 from penstock.server.connections.codec_worker import CodecWorker
 from penstock.server.connections.serving import Call, Client
@@ -22,7 +21,7 @@ from penstock.wire.api import Api
 from penstock.wire.messages import broker_registration as registering
 from penstock.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from penstock.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from tests.simulation.three_servers.world import CONTROLLER_PORT, NODES, PORT, settings_for
+from tests.simulation.three_servers.world import CONTROLLER_PORT, NODES, settings_for
 from tests.unit.server.town import Town, tell
 
 SESSION_S = 3.0
@@ -307,7 +306,6 @@ def test_a_broker_of_another_cluster_is_not_let_in() -> None:
             settings_for(7),
             cluster_id="another",
             membership=Membership(is_controller=False, bootstrap_servers=(Address("node-1", CONTROLLER_PORT),)),
-            broker=BrokerSettings({"advertised.listeners": f"PLAINTEXT://node-7:{PORT}"}),
         )
         town.add(stranger)
         await asyncio.sleep(3.0)

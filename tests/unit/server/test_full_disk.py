@@ -15,7 +15,7 @@ from penstock.server.node import Node
 from penstock.server.partitions.partition import Partition
 from penstock.server.partitions.upkeep_loop import Upkeep
 from penstock.server.quorum.metadata_log import METADATA_LOG
-from penstock.server.settings import NodeSettings, UpkeepSettings
+from penstock.server.settings import ListenerSettings, NodeSettings, UpkeepSettings
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
 from tests.unit.server.handlers.bare_node import FSYNC, REPLICATED, BareNode, a_batch, only, running, to_produce
@@ -152,7 +152,7 @@ def test_a_node_whose_metadata_log_fails_says_that_it_should_be_stopped(caplog: 
 
     async def main(ports: Ports) -> None:
         disk = ports.disk._disk
-        node = Node(ports, NodeSettings("c", listen_port=0), on_failure=failures.append)
+        node = Node(ports, NodeSettings("c", listeners=(ListenerSettings(port=0),)), on_failure=failures.append)
         await node.start()
         assert failures == []
         disk.fail_next("sync", SEGMENT)

@@ -11,7 +11,7 @@ from penstock.client.bootstrap import Address
 from penstock.model.limits import DEFAULT_LIMITS
 from penstock.model.loopback import is_loopback
 from penstock.server.connections.http_listener import HttpError, parse_head
-from penstock.server.settings import CannotStart, NodeSettings, check_listener
+from penstock.server.settings import CannotStart, NodeSettings, check_listeners
 from tests.unit.server.conftest import Drive
 from tests.unit.server.metrics.exposition import read
 from tests.unit.server.shell import Peer, Place
@@ -191,9 +191,9 @@ def test_a_node_stops_whoever_looks(drive: Drive) -> None:
 def test_beyond_loopback_it_must_be_allowed() -> None:
     settings = NodeSettings("c", metrics=Address("0.0.0.0", 9644))
     with pytest.raises(CannotStart, match=r"0\.0\.0\.0:9644 is plaintext"):
-        check_listener(settings)
-    check_listener(NodeSettings("c", metrics=Address("0.0.0.0", 9644), allow_plaintext_beyond_loopback=True))
-    check_listener(NodeSettings("c", metrics=LOOPBACK))
+        check_listeners(settings)
+    check_listeners(NodeSettings("c", metrics=Address("0.0.0.0", 9644), allow_plaintext_beyond_loopback=True))
+    check_listeners(NodeSettings("c", metrics=LOOPBACK))
     assert not is_loopback("127.evil.example")
 
 

@@ -24,7 +24,7 @@ from penstock.server.controller.topic_creation import create_missing
 from penstock.server.handlers.tables import BROKER_HANDLERS, BROKER_ONLY, CONTROLLER_HANDLERS
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 from penstock.wire.api import CONTROLLER_ONLY, Api
 from penstock.wire.declare import Request, Response
 from penstock.wire.headers import response_frame
@@ -92,7 +92,7 @@ async def a_node(path: Path) -> AsyncIterator[Node]:
     settings = NodeSettings(
         cluster_id="test",
         node_id=1,
-        listen_port=0,
+        listeners=(ListenerSettings(port=0),),
         stop_ms=1_000,
         broker=BrokerSettings({"log.durability": Durability.REPLICATED.value, "offsets.topic.num.partitions": "4"}),
         data_path=str(path),

@@ -25,9 +25,9 @@ def test_no_more_connections_than_allowed(drive: Drive, caplog: pytest.LogCaptur
         assert [await is_open(peer) for peer in peers] == [True] * 3
         for _ in range(20):
             assert await is_refused(await place.connect())
-        assert place.node.listeners.doors["clients"][0].refused == 20
+        assert place.node.listeners.doors["PLAINTEXT"][0].refused == 20
         peers[0].close()
-        await place.until(lambda: len(place.node.listeners.doors["clients"][0]) == 2)
+        await place.until(lambda: len(place.node.listeners.doors["PLAINTEXT"][0]) == 2)
         assert await is_open(await place.connect())
 
     drive(story, connections_max=3, probation_connections_max=0)
@@ -42,7 +42,7 @@ def test_no_more_connections_of_one_host_than_allowed(drive: Drive, caplog: pyte
         assert [await is_open(peer) for peer in peers] == [True] * 2
         assert await is_refused(await place.connect())
         peers[0].close()
-        await place.until(lambda: len(place.node.listeners.doors["clients"][0]) == 1)
+        await place.until(lambda: len(place.node.listeners.doors["PLAINTEXT"][0]) == 1)
         assert await is_open(await place.connect())
 
     drive(story, connections_per_host_max=2, probation_connections_max=0)
@@ -82,7 +82,7 @@ def test_an_idle_connection_is_closed_and_a_busy_or_waiting_one_is_not(caplog: p
         assert await is_refused(idle)
         place.script.let_go(1)
         assert await waiting.answers(1) == [1]
-        assert len(place.node.listeners.doors["clients"][0]) == 2
+        assert len(place.node.listeners.doors["PLAINTEXT"][0]) == 2
 
     on_virtual_time(story, Limits(connection_idle_ms=600_000))
     assert told(caplog) == [], "that is no reason to complain"
@@ -150,7 +150,7 @@ def test_who_does_not_read_its_answers_is_closed(caplog: pytest.LogCaptureFixtur
         for _ in range(30):
             await asyncio.sleep(50)
             assert await is_open(other)
-        assert len(place.node.listeners.doors["clients"][0]) == 1
+        assert len(place.node.listeners.doors["PLAINTEXT"][0]) == 1
 
     on_virtual_time(story)
     (sentence,) = told(caplog)
@@ -167,7 +167,7 @@ def test_a_stop_lets_what_is_under_way_finish_and_begins_nothing(drive: Drive) -
         assert await is_open(idle)
         await place.until(lambda: len(place.script.began) == 3)
         began_s = asyncio.get_running_loop().time()
-        stopping = asyncio.create_task(place.node.listeners.doors["clients"][0].stop(30_000))
+        stopping = asyncio.create_task(place.node.listeners.doors["PLAINTEXT"][0].stop(30_000))
         assert await is_refused(idle)
         assert await is_refused(half)
         await place.settle()
@@ -190,7 +190,7 @@ def test_a_stop_waits_no_longer_than_its_deadline(drive: Drive, caplog: pytest.L
         peer = await place.connect()
         await peer.send(fetch(1))
         await place.until(lambda: place.script.began == [1])
-        await place.node.listeners.doors["clients"][0].stop(200)
+        await place.node.listeners.doors["PLAINTEXT"][0].stop(200)
         assert await is_refused(peer)
         assert place.script.cancelled == [1]
 

@@ -14,7 +14,7 @@ from penstock.log.directory import CLEAN
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
 from penstock.server.replicas.data_loss_reports import DataLossReports
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 from tests.simulation.three_servers.world import NODES
 from tests.unit.server.checkups import complaints
 from tests.unit.server.replicated_topic import EVERYWHERE, TOPIC, placed, publish, read_all
@@ -208,7 +208,7 @@ def live_alone(directory: Path) -> None:
 
     async def live() -> None:
         ports = host_ports(directory)
-        node = Node(ports, NodeSettings("c", listen_port=0))
+        node = Node(ports, NodeSettings("c", listeners=(ListenerSettings(port=0),)))
         await node.start()
         cluster = Cluster(node.address)
         if TOPIC not in node.member.controller.image.topics:

@@ -49,7 +49,7 @@ def in_a_task_of_replication(node: Node) -> None:
 
 
 def in_accepting(node: Node) -> None:
-    node.listeners.doors["clients"][0]._admit = raises  # type: ignore[method-assign]
+    node.listeners.doors["PLAINTEXT"][0]._admit = raises  # type: ignore[method-assign]
 
 
 def in_the_heartbeats(node: Node) -> None:

@@ -11,7 +11,7 @@ from penstock.records.check import DEFAULT_RULES
 from penstock.server.host_ports import host_ports
 from penstock.server.node import Node
 from penstock.server.partitions.partition import Partition
-from penstock.server.settings import CannotStart, NodeSettings, check_listener
+from penstock.server.settings import CannotStart, ListenerSettings, NodeSettings, check_listeners
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
 from tests.unit.server.conftest import Drive
@@ -19,7 +19,7 @@ from tests.unit.server.shell import Place
 
 TOPIC_ID = bytes(range(16))
 
-QUIET = NodeSettings("c", listen_port=0)
+QUIET = NodeSettings("c", listeners=(ListenerSettings(port=0),))
 
 
 def append(partition: Partition) -> int:
@@ -32,20 +32,20 @@ def append(partition: Partition) -> int:
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "10.1.2.3", "::", "broker.example"])
 def test_plaintext_that_others_can_reach_must_be_asked_for(host: str) -> None:
     with pytest.raises(CannotStart, match=r"set allow\.plaintext\.beyond\.loopback=true"):
-        check_listener(NodeSettings("c", listen_host=host))
-    check_listener(NodeSettings("c", listen_host=host, allow_plaintext_beyond_loopback=True))
+        check_listeners(NodeSettings("c", listeners=(ListenerSettings(host=host),)))
+    check_listeners(NodeSettings("c", listeners=(ListenerSettings(host=host),), allow_plaintext_beyond_loopback=True))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_plaintext_at_home_needs_no_permission(host: str) -> None:
-    check_listener(NodeSettings("c", listen_host=host))
+    check_listeners(NodeSettings("c", listeners=(ListenerSettings(host=host),)))
 
 
 def test_nothing_is_touched_before_the_listener_is_allowed(tmp_path: Path) -> None:
     async def main() -> None:
         ports = host_ports(tmp_path)
         with pytest.raises(CannotStart):
-            await Node(ports, NodeSettings("c", listen_host="0.0.0.0")).start()
+            await Node(ports, NodeSettings("c", listeners=(ListenerSettings(host="0.0.0.0"),))).start()
         ports.close()
 
     asyncio.run(main())
@@ -65,11 +65,11 @@ def test_a_port_that_is_taken_is_told_and_the_data_is_closed_cleanly(tmp_path: P
         ports = host_ports(tmp_path)
         taken = await ports.network.listen("127.0.0.1", 0)
         port = int(taken.address.rpartition(":")[2])
-        node = Node(ports, NodeSettings("c", listen_port=port))
+        node = Node(ports, NodeSettings("c", listeners=(ListenerSettings(port=port),)))
         with pytest.raises(CannotStart, match=f"Cannot listen on 127.0.0.1:{port}.*choose another port"):
             await node.start()
         taken.close()
-        again = Node(ports, NodeSettings("c", listen_port=port))
+        again = Node(ports, NodeSettings("c", listeners=(ListenerSettings(port=port),)))
         await again.start()
         await again.stop()
         ports.close()

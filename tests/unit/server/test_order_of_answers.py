@@ -141,7 +141,7 @@ def test_a_client_that_goes_takes_along_what_it_waited_for(drive: Drive) -> None
         place.script.gate(1).set_result([reply(1, bytes(7))[:-7], held])
         await place.until(lambda: place.script.ended == [1])
         peer.close()
-        await place.until(lambda: not len(place.node.listeners.doors["clients"][0]))
+        await place.until(lambda: not len(place.node.listeners.doors["PLAINTEXT"][0]))
         assert place.script.cancelled == [0, 2]
         assert place.node.listeners.pool.used_bytes == 0
         assert disk.open_count == 0, "a slice that nobody will get is still held"

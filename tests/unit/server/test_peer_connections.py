@@ -8,7 +8,7 @@ import pytest
 
 from penstock.model.limits import DEFAULT_LIMITS, Limits
 from penstock.server.node import Node
-from penstock.server.settings import NodeSettings
+from penstock.server.settings import ListenerSettings, NodeSettings
 from penstock.simulator.node import Ports
 from penstock.simulator.world import World
 from penstock.wire.headers import request_frame
@@ -61,11 +61,11 @@ def running(story, limits: Limits = FEW) -> None:  # type: ignore[no-untyped-def
     ended: list[bool] = []
 
     async def main(ports: Ports) -> None:
-        node = Node(ports, NodeSettings("test", listen_port=0, limits=limits))
+        node = Node(ports, NodeSettings("test", listeners=(ListenerSettings(port=0),), limits=limits))
         await node.start()
         await story(Place(node, ports))
         await node.stop()
-        assert len(node.listeners.doors["clients"][0]) == 0
+        assert len(node.listeners.doors["PLAINTEXT"][0]) == 0
         ended.append(True)
 
     with World(1) as world:
@@ -90,7 +90,7 @@ def test_a_follower_is_let_in_when_clients_have_taken_all_connections() -> None:
         await asyncio.sleep(10)
         await follower.send(METADATA)
         assert await follower.receive() is not None, "it may ask anything from then on"
-        assert place.node.listeners.doors["clients"][0].refused == 0
+        assert place.node.listeners.doors["PLAINTEXT"][0].refused == 0
 
     running(story)
 
@@ -109,8 +109,8 @@ def test_a_client_beyond_the_limit_is_closed_at_its_first_request(
             await client.receive()
             assert await client.receive() is None
         await asyncio.sleep(0.1)
-        assert place.node.listeners.doors["clients"][0].refused == 1
-        assert len(place.node.listeners.doors["clients"][0]) == 3
+        assert place.node.listeners.doors["PLAINTEXT"][0].refused == 1
+        assert len(place.node.listeners.doors["PLAINTEXT"][0]) == 3
 
     running(story)
     (sentence,) = told(caplog)
@@ -139,7 +139,7 @@ def test_the_oldest_on_probation_makes_room() -> None:
         assert await follower.receive() is not None
         assert await silent[0].receive() is None
         await asyncio.sleep(0.01)
-        assert len(place.node.listeners.doors["clients"][0]) == 3 + 3 + 1
+        assert len(place.node.listeners.doors["PLAINTEXT"][0]) == 3 + 3 + 1
 
     running(story)
 
@@ -157,7 +157,7 @@ def test_a_follower_takes_no_slot_of_clients() -> None:
             peer.close()
         await asyncio.sleep(1)
         clients = await place.fill()
-        assert len(place.node.listeners.doors["clients"][0]) == 3
+        assert len(place.node.listeners.doors["PLAINTEXT"][0]) == 3
 
     running(story)
 
@@ -216,7 +216,7 @@ def test_a_flood_of_clients_does_not_keep_a_follower_from_coming_back() -> None:
 
         flooding = [asyncio.create_task(flood(node_id)) for node_id in NODES for _ in range(30)]
         await asyncio.sleep(1)
-        assert all(len(node.listeners.doors["clients"][0]) >= 12 for node in town.nodes.values())
+        assert all(len(node.listeners.doors["PLAINTEXT"][0]) >= 12 for node in town.nodes.values())
         follower = next(node_id for node_id in NODES if node_id != leader)
         town.kill(follower)
         await town.until(lambda: follower not in placed(town).isr)

@@ -46,8 +46,8 @@ def doctor(
 
         from penstock.cli.doctor.network import broker_findings
 
-        if bootstrap is None and plan is not None and plan.port:
-            bootstrap = f"{plan.host or 'localhost'}:{plan.port}"
+        if bootstrap is None and plan is not None and plan.address.port:
+            bootstrap = f"{plan.address.host or 'localhost'}:{plan.address.port}"
         told = asyncio.run(broker_findings(find(bootstrap), timeout))
         has_lost = bool(told) and not told[0].is_well and told[0].check == "controller"
         found = [*told[:1], *found, *told[1:]] if has_lost else [*found, *told]

@@ -40,6 +40,7 @@ def dev(
 
     from penstock.cli.serve import descriptors
     from penstock.cli.serve.run import serve
+    from penstock.cli.settings.listeners import Listener
     from penstock.cli.settings.startup import Plan
     from penstock.client.bootstrap import Address
 
@@ -54,7 +55,7 @@ def dev(
             Plan(
                 cluster_id="penstock-dev",
                 data_path=Path(path),
-                port=chosen,
+                listeners=(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", chosen),),
                 note=note,
                 metrics=Address("127.0.0.1", metrics_chosen),
                 metrics_note=metrics_note,

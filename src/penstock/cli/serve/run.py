@@ -15,6 +15,7 @@ import typer
 from penstock.cli.errors import Failed
 from penstock.cli.serve.log_format import LogFormat
 from penstock.cli.serve.log_lines import write_log
+from penstock.cli.settings.listeners import Listener
 from penstock.cli.settings.startup import Plan, Role
 from penstock.client.bootstrap import write_endpoint
 from penstock.host.garbage import PatientCollector
@@ -31,7 +32,7 @@ from penstock.server.node import Node
 from penstock.server.settings import (
     SUPPORTED_FEATURES,
     CannotStart,
-    ControllerListener,
+    ListenerSettings,
     Membership,
     NodeSettings,
     UpkeepSettings,
@@ -90,7 +91,7 @@ async def _serve(plan: Plan) -> None:
         try:
             with _endpoint(plan.endpoint_path, node.address), ExitStack() as serving:
                 if await _is_ready(node, plan, stopping):
-                    _tell_ready(plan, node.address, node.metrics_address)
+                    _tell_ready(plan, node)
                     collector.start()
                     serving.callback(collector.stop)
                 await stopping.wait()
@@ -125,8 +126,8 @@ def settings_of(plan: Plan) -> NodeSettings:
     return NodeSettings(
         cluster_id=plan.cluster_id,
         node_id=plan.node_id,
-        listen_host=plan.host,
-        listen_port=plan.port,
+        listeners=[_listener(each) for each in plan.listeners],
+        inter_broker_listener=plan.inter_broker,
         metrics=plan.metrics,
         allow_plaintext_beyond_loopback=plan.allows_plaintext,
         features=SUPPORTED_FEATURES,
@@ -137,12 +138,15 @@ def settings_of(plan: Plan) -> NodeSettings:
     )
 
 
+def _listener(listener: Listener) -> ListenerSettings:
+    return ListenerSettings(listener.name, listener.host, listener.port, listener.advertised, listener.is_advertised)
+
+
 def _membership(role: Role) -> Membership:
-    listener = role.listener
     return Membership(
         is_broker=role.is_broker,
         is_controller=role.is_controller,
-        listener=None if listener is None else ControllerListener(listener.name, listener.host, listener.port),
+        listener=None if role.listener is None else _listener(role.listener),
         voters=role.voters,
         bootstrap_servers=role.bootstrap_servers,
     )
@@ -165,11 +169,15 @@ def _endpoint(path: Path | None, address: str) -> Iterator[None]:
             logging.getLogger("penstock.cli").debug("%s was gone already", path)
 
 
-def _tell_ready(plan: Plan, address: str, metrics_address: str) -> None:
+def _tell_ready(plan: Plan, node: Node) -> None:
     kept = "forgotten at the end" if plan.is_ephemeral else "kept"
-    rows = [("Kafka" if plan.role.is_broker else "Quorum", _shown(address), plan.note)]
-    if metrics_address:
-        rows.append(("Metrics", f"http://{_shown(metrics_address)}/metrics", plan.metrics_note))
+    if plan.role.is_broker:
+        places = node.listeners.client_addresses
+        rows = [("Kafka", _shown(place), plan.note if len(places) == 1 else name) for name, place in places.items()]
+    else:
+        rows = [("Quorum", _shown(node.address), plan.note)]
+    if node.metrics_address:
+        rows.append(("Metrics", f"http://{_shown(node.metrics_address)}/metrics", plan.metrics_note))
     rows.append(("Data", str(plan.data_path), f"({kept})"))
     if plan.endpoint_path is not None:
         rows.append(("Try", """echo '{"id": 1}' | penstock produce orders; penstock consume orders""", None))

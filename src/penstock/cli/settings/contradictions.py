@@ -3,8 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock.cli.errors import Failed
-from penstock.cli.settings.listeners import names, parse_listeners, protocols_of
-from penstock.cli.settings.startup import metrics_address
+from penstock.cli.settings.listeners import (
+    NotServed,
+    client_listeners,
+    inter_broker_listener,
+    names,
+    parse_listeners,
+    protocols_of,
+)
+from penstock.cli.settings.startup import metrics_address, role_of
 
 _NOT_MORE_THAN = (
     ("min.insync.replicas", "default.replication.factor"),
@@ -21,6 +28,9 @@ _UNITS = (
     ("log.roll.ms", "log.roll.hours"),
 )
 """The same setting in several units, in order of precedence."""
+
+EVERY_INTERFACE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared only
+"""Hosts to bind to that nobody can connect to."""
 
 
 def contradictions(settings: Mapping[str, str], number: Callable[[str], int | None]) -> Iterator[str]:
@@ -66,11 +76,10 @@ def _about_listeners(settings: Mapping[str, str]) -> Iterator[str]:
     for each in advertised:
         if each.name not in known and each.name not in controllers:
             yield f"advertised.listeners names {each.name}, which listeners does not: add it there, or remove it here"
-        if each.host in {"", "0.0.0.0", "::"}:  # noqa: S104 - no client can connect to these
+        if each.host in EVERY_INTERFACE:
             yield f"advertised.listeners tells clients to connect to {each.host or 'no host'}: name one that they reach"
-    inter = settings.get("inter.broker.listener.name")
-    if inter and inter.upper() not in known:
-        yield f"inter.broker.listener.name is {inter}, which is none of the listeners {', '.join(known)}"
+    if not roles or "BROKER" in roles:
+        yield from _about_client_listeners(settings)
     if "CONTROLLER" in roles:
         for name in controllers:
             if name not in known:
@@ -79,3 +88,28 @@ def _about_listeners(settings: Mapping[str, str]) -> Iterator[str]:
         settings.get("controller.quorum.voters") or settings.get("controller.quorum.bootstrap.servers")
     ):
         yield "process.roles is broker alone, and nothing says where the controllers are: set controller.quorum.voters"
+
+
+def _about_client_listeners(settings: Mapping[str, str]) -> Iterator[str]:
+    try:
+        listeners = client_listeners(settings)
+        inter_broker_listener(settings, listeners)
+    except NotServed:
+        return  # not a contradiction: `validate` lists it among the refusals
+    except Failed as complaint:
+        yield str(complaint)
+        return
+    for each in listeners:
+        if each.is_advertised and each.advertised is None and each.host in EVERY_INTERFACE and _has_others(settings):
+            yield (
+                f"listener {each.name} is bound to every interface, and nothing says at which address the other nodes "
+                f"reach it: add {each.name}://host:{each.port} to advertised.listeners"
+            )
+
+
+def _has_others(settings: Mapping[str, str]) -> bool:
+    """Whether the settings name other nodes."""
+    try:
+        return bool(role_of(settings).quorum)
+    except (Failed, ValueError):
+        return False

@@ -1,13 +1,18 @@
-"""Parses `listeners` and `advertised.listeners` of a broker's file."""
+"""The listeners of a broker's file: what they are named, where they are bound, and what is advertised of them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.cli.errors import Failed
+from penstock.client.bootstrap import Address
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _FORM = re.compile(r"([A-Za-z0-9_.-]+)://(\[[^\]]*\]|[^:/\s]*):(-?[0-9]+)")
+
+
+class NotServed(Failed):
+    """The settings are valid, and this version does not support them."""
 
 
 class Listener(NamedTuple):
@@ -17,6 +22,10 @@ class Listener(NamedTuple):
     protocol: str
     host: str
     port: int
+    advertised: Address | None = None
+    """None if advertised.listeners is not set."""
+    is_advertised: bool = True
+    """False if advertised.listeners names other listeners only."""
 
 
 def not_served(name: str, protocol: str) -> str:
@@ -65,6 +74,68 @@ def protocols_of(settings: Mapping[str, str]) -> dict[str, str]:
     if text is None:
         found |= dict.fromkeys(controller_names(settings), "PLAINTEXT")
     return found
+
+
+def all_listeners(settings: Mapping[str, str]) -> list[Listener]:
+    """All listeners, without what is advertised of them."""
+    return parse_listeners(settings.get("listeners", "PLAINTEXT://localhost:9092"), protocols_of(settings))
+
+
+def client_listeners(settings: Mapping[str, str]) -> list[Listener]:
+    """The listeners for clients and brokers, with what is advertised of each; raises Failed if one is not served."""
+    controllers = controller_names(settings)
+    found = [plaintext(each) for each in all_listeners(settings) if each.name not in controllers]
+    if not found:
+        raise Failed("listeners has none for clients: add PLAINTEXT://host:port, or set process.roles=controller")
+    text = settings.get("advertised.listeners", "").strip()
+    if not text:
+        return found
+    advertised = {each.name: Address(each.host, each.port) for each in parse_listeners(text, protocols_of(settings))}
+    if not any(each.name in advertised for each in found):
+        names_found = ", ".join(each.name for each in found)
+        raise Failed(f"advertised.listeners names none of the listeners for clients: add one of {names_found}")
+    return [
+        each._replace(advertised=advertised.get(each.name), is_advertised=each.name in advertised) for each in found
+    ]
+
+
+def inter_broker_listener(settings: Mapping[str, str], listeners: Sequence[Listener]) -> str:
+    """The name of the listener through which brokers reach each other; raises Failed if that is not decided.
+
+    As in Kafka it is one that is advertised, and PLAINTEXT if nothing is set; unlike there, one listener needs no name.
+    """
+    name, protocol = settings.get("inter.broker.listener.name"), settings.get("security.inter.broker.protocol")
+    if name and protocol:
+        raise Failed(
+            "inter.broker.listener.name and security.inter.broker.protocol are both set, and the name says it all: "
+            "remove the protocol"
+        )
+    if protocol and protocol.strip().upper() != "PLAINTEXT":
+        raise NotServed(f"security.inter.broker.protocol is {protocol}, which is not served yet: remove it")
+    known = [each.name for each in listeners if each.is_advertised]
+    if not name and not protocol and len(known) == 1:
+        return known[0]
+    wanted = (name or protocol or "PLAINTEXT").strip().upper()
+    if wanted in known:
+        return wanted
+    among = ", ".join(known)
+    if name:
+        raise Failed(f"inter.broker.listener.name is {name}, which is none of the listeners {among} for clients")
+    if protocol:
+        raise Failed(
+            f"security.inter.broker.protocol is {protocol}, and none of the listeners {among} is named so: "
+            "set inter.broker.listener.name instead"
+        )
+    raise Failed(
+        f"nothing says which of the listeners {among} brokers use to reach each other: set inter.broker.listener.name"
+    )
+
+
+def plaintext(listener: Listener) -> Listener:
+    """The listener, if its protocol is served; raises NotServed otherwise."""
+    if listener.protocol != "PLAINTEXT":
+        raise NotServed(not_served(listener.name, listener.protocol))
+    return listener
 
 
 def controller_names(settings: Mapping[str, str]) -> list[str]:

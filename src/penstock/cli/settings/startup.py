@@ -8,21 +8,19 @@ from pathlib import Path
 from penstock.cli.errors import Failed
 from penstock.cli.settings.listeners import (
     Listener,
+    NotServed,
+    all_listeners,
+    client_listeners,
     controller_names,
+    inter_broker_listener,
     names,
-    not_served,
-    parse_listeners,
-    protocols_of,
+    plaintext,
 )
 from penstock.client.bootstrap import Address, parse_address
 
 ALLOWS_PLAINTEXT = "allow.plaintext.beyond.loopback"
 FILE_ONLY = frozenset({ALLOWS_PLAINTEXT, "cluster.id"})
 """Settings that are not a broker's: only its file and the environment have them."""
-
-
-class NotServed(Failed):
-    """The settings are valid, and this version does not support them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,10 @@ class Plan:
 
     cluster_id: str
     data_path: Path
-    port: int
-    host: str = "127.0.0.1"
+    listeners: tuple[Listener, ...]
+    """Those for clients; empty for a node that is only a controller."""
+    inter_broker: str = "PLAINTEXT"
+    """The name of the listener through which brokers reach each other."""
     node_id: int = 1
     static: Mapping[str, str] = field(default_factory=dict)
     """The settings of its file, by Kafka's names."""
@@ -68,14 +68,20 @@ class Plan:
     metrics_note: str | None = None
     """A note to the user about the choice of that port."""
 
+    @property
+    def address(self) -> Address:
+        """Where its first listener is bound; the controller's if it has none for clients."""
+        first = self.listeners[0] if self.listeners else self.role.listener
+        assert first is not None
+        return Address(first.host, first.port)
+
 
 def plan_of(
     settings: Mapping[str, str], *, allows_plaintext: bool, log_level: int = logging.INFO, log_format: str = "text"
 ) -> Plan:
     """The plan of these settings; raises Failed if they contradict each other, NotServed if a node cannot do that."""
-    role = _role(settings)
-    listener = _client_listener(settings) if role.is_broker else role.listener
-    assert listener is not None
+    role = role_of(settings)
+    listeners = client_listeners(settings) if role.is_broker else []
     directories = [each.strip() for each in _data(settings).split(",") if each.strip()]
     if len(directories) != 1:
         raise NotServed(f"log.dirs names {len(directories)} directories, and a node has one: choose one of them")
@@ -83,8 +89,8 @@ def plan_of(
     return Plan(
         cluster_id=settings.get("cluster.id", "penstock"),
         data_path=Path(directories[0]),
-        host=listener.host,
-        port=listener.port,
+        listeners=tuple(listeners),
+        inter_broker=inter_broker_listener(settings, listeners) if listeners else "",
         node_id=_node_id(settings),
         static=own,
         allows_plaintext=allows_plaintext or settings.get(ALLOWS_PLAINTEXT, "").lower() == "true",
@@ -116,35 +122,17 @@ def _data(settings: Mapping[str, str]) -> str:
     return settings.get("log.dirs") or settings.get("log.dir") or "penstock-data"
 
 
-def _listeners(settings: Mapping[str, str]) -> list[Listener]:
-    return parse_listeners(settings.get("listeners", "PLAINTEXT://localhost:9092"), protocols_of(settings))
-
-
-def _client_listener(settings: Mapping[str, str]) -> Listener:
-    controllers = controller_names(settings)
-    open_to_clients = [each for each in _listeners(settings) if each.name not in controllers]
-    if len(open_to_clients) != 1:
-        found = ", ".join(each.name for each in open_to_clients) or "none"
-        raise NotServed(f"a node serves one listener for clients, and listeners has {found}: keep one")
-    return _plaintext(open_to_clients[0])
-
-
-def _plaintext(listener: Listener) -> Listener:
-    if listener.protocol != "PLAINTEXT":
-        raise NotServed(not_served(listener.name, listener.protocol))
-    return listener
-
-
 # --- the quorum -------------------------------------------------------------------------------------------------------
 
 
-def _role(settings: Mapping[str, str]) -> Role:
+def role_of(settings: Mapping[str, str]) -> Role:
+    """The roles of the node, and the quorum; raises Failed if they are not decided."""
     node_id, voters, servers = _node_id(settings), _voters(settings), _bootstrap_servers(settings)
     roles = names(settings.get("process.roles"))
     is_controller = "CONTROLLER" in roles if roles else not voters or node_id in dict(voters)
     is_broker = "BROKER" in roles if roles else True
-    found = [each for each in _listeners(settings) if each.name in controller_names(settings)]
-    listener = _plaintext(found[0]) if found and is_controller else None
+    found = [each for each in all_listeners(settings) if each.name in controller_names(settings)]
+    listener = plaintext(found[0]) if found and is_controller else None
     if listener is None and is_controller and (voters or servers or not is_broker):
         raise Failed(
             "this node is a controller, and nothing says where others reach it: add CONTROLLER://host:port to "

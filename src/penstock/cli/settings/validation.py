@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from penstock.cli.errors import Failed
 from penstock.cli.settings.contradictions import contradictions
-from penstock.cli.settings.listeners import controller_names, not_served, parse_listeners, protocols_of
-from penstock.cli.settings.startup import FILE_ONLY, NotServed, Plan, plan_of
+from penstock.cli.settings.listeners import NotServed, controller_names, not_served, parse_listeners, protocols_of
+from penstock.cli.settings.startup import FILE_ONLY, Plan, plan_of
 from penstock.metadata.settings.broker import BROKER_SETTINGS
 from penstock.metadata.settings.checks import check_broker_file
 from penstock.metadata.settings.effects import listed, without_effect
@@ -59,7 +59,8 @@ def validate(settings: Mapping[str, str], *, allows_plaintext: bool = False) -> 
             plan = plan_of(settings, allows_plaintext=allows_plaintext)
             sentences |= dict.fromkeys(_open_listeners(plan))
         except NotServed as refusal:
-            sentences[str(refusal)] = None
+            if not sentences:  # else it repeats one of them: a plan ends at the first
+                sentences[str(refusal)] = None
         except Failed as error:
             errors.append(str(error))
     named = {*refused, *FILE_ONLY, *(word.strip(":;,.[]") for error in errors for word in error.split())}
@@ -77,12 +78,13 @@ def _unserved_listeners(settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def _open_listeners(plan: Plan) -> Iterator[str]:
-    """Refuses what `check_listener` of a node refuses."""
-    places = [(plan.host, plan.port)] if plan.role.is_broker else []
+    """Refuses what `check_listeners` of a node refuses."""
+    listeners = [*plan.listeners]
     if plan.role.listener is not None:
-        places.append((plan.role.listener.host, plan.role.listener.port))
+        listeners.append(plan.role.listener)
+    places = [(each.name, each.host, each.port) for each in listeners]
     if plan.metrics is not None:
-        places.append((plan.metrics.host, plan.metrics.port))
-    for host, port in places:
+        places.append(("of the metrics", plan.metrics.host, plan.metrics.port))
+    for name, host, port in places:
         if not plan.allows_plaintext and not is_loopback(host):
-            yield beyond_loopback(host, port).rstrip(".")
+            yield beyond_loopback(name, host, port).rstrip(".")

@@ -65,8 +65,6 @@ _UNTRUE: Final[Mapping[str, tuple[str, ...]]] = {
         "sasl.server.max.receive.size",
     ),
     "there is no access control yet": ("authorizer.class.name",),
-    "brokers speak plaintext to each other": ("security.inter.broker.protocol",),
-    "brokers use the one listener for clients among themselves": ("inter.broker.listener.name",),
     "there are no quotas of clients yet": ("quota.window.num", "quota.window.size.seconds"),
     "no metrics of clients are collected": ("telemetry.max.bytes",),
     "one event loop serves all requests, with workers beside it": (
@@ -187,7 +185,6 @@ _SERVED: Final[Mapping[str, tuple[str, ...]]] = {
     "remote.log.delete.on.disable": ("false", "true"),
     "remote.log.storage.system.enable": ("false",),
     "remote.storage.enable": ("false",),
-    "security.inter.broker.protocol": ("PLAINTEXT",),
     "segment.jitter.ms": ("0",),
     "ssl.client.auth": ("none",),
     "transaction.two.phase.commit.enable": ("false",),

@@ -82,6 +82,8 @@ class Service:
     """Monotonic time, up to about a second old: precise enough for time-outs and free to read."""
     time: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
     """Clock in seconds that measures request durations."""
+    listener: str = ""
+    """Name of the listener."""
 
 
 class ServedConnection:
@@ -462,7 +464,10 @@ class ServedConnection:
         client = self.client
         if client is None:
             client = self.client = Client(
-                routes=self._service.dispatch.routes, number=self.number, on_peer=self._recognized
+                routes=self._service.dispatch.routes,
+                listener=self._service.listener,
+                number=self.number,
+                on_peer=self._recognized,
             )
         route, version, correlation_id, client_id, _ = opened
         connection = self._connection

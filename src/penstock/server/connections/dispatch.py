@@ -7,11 +7,13 @@ then closed.
 
 import struct
 from collections.abc import Container, Iterable
+from copy import copy
 from itertools import chain
 from typing import NamedTuple
 
 from penstock.model.errors import MalformedMessage, RequestTooCostly, UnsupportedVersion
 from penstock.server.connections.serving import Route, routes_of
+from penstock.server.loop.timing import Timing
 from penstock.wire.api import Api
 from penstock.wire.headers import Start, read_request_header
 
@@ -44,6 +46,14 @@ class Dispatch:
                 assert route.api not in self.routes, f"two handlers serve {route.api.title}"
                 self.routes[route.api] = route
         self.routes = dict(sorted(self.routes.items()))
+
+    def copy(self) -> "Dispatch":
+        """The same APIs with durations of their own, for another listener."""
+        copied = Dispatch(())
+        for api, route in self.routes.items():
+            copied.routes[api] = copy(route)
+            copied.routes[api].timing = Timing()
+        return copied
 
     def open(self, frame: memoryview) -> Opened:
         """Parses the header of a request. After a ProtocolError the connection must be closed."""

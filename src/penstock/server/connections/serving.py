@@ -62,6 +62,8 @@ class Client:
     software_version: str = "unknown"
     routes: "Mapping[int, Route]" = field(default_factory=dict)
     """APIs of the listener that the client connected to, by API key."""
+    listener: str = ""
+    """Name of that listener: answers name the addresses of brokers there."""
     on_end: Callable[[], None] | None = None
     """Called when the connection ends."""
     number: int = 0

@@ -16,7 +16,6 @@ class Leaders:
         found = image.topics.get(topic) if isinstance(topic, str) else image.topic_by_id(topic)
         placed = None if found is None else found.partitions.get(index)
         broker = None if placed is None else image.brokers.get(placed.leader)
-        if placed is None or broker is None or broker.broker_id == self._controller.node_id or not broker.listeners:
+        if placed is None or broker is None or broker.broker_id == self._controller.node_id:
             return None
-        endpoint = broker.listeners[0]
-        return Leader(broker.broker_id, placed.leader_epoch, endpoint.host, endpoint.port, broker.rack)
+        return Leader(broker.broker_id, placed.leader_epoch, broker.listeners, broker.rack)

@@ -72,7 +72,7 @@ class Probes:
     async def _is_refused(self, broker_id: int) -> bool:
         """Whether the broker's machine refuses the connection."""
         try:
-            endpoint = self._controller.image.brokers[broker_id].listeners[0]
+            endpoint = self._controller.image.brokers[broker_id].listeners[0]  # the one for brokers (`endpoints`)
             async with asyncio.timeout(PROBE_S):
                 (await self._network.connect(endpoint.host, endpoint.port)).close()
         except ConnectionRefusedError:

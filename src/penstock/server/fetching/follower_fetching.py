@@ -16,7 +16,7 @@ from penstock.wire.hot.fetch import FetchedPartition
 class FollowerFetching(Reading):
     """One read of all partitions that a consumer in some rack wants."""
 
-    __slots__ = ("_rack", "_replicas")
+    __slots__ = ("_listener", "_rack", "_replicas")
 
     def __init__(
         self,
@@ -25,12 +25,15 @@ class FollowerFetching(Reading):
         bytes_max: int,
         replicas: ReplicaRunner,
         rack: str,
+        listener: str,
         *,
         is_committed: bool,
     ) -> None:
+        """`listener` is where the request arrived; brokers that lack it cannot be reached by the consumer."""
         super().__init__(partitions, fetching, bytes_max, is_committed=is_committed)
         self._replicas = replicas
         self._rack = rack
+        self._listener = listener
 
     def partition_of(self, requested: RequestedPartition) -> Readable | None:
         """The partition, if this node leads or follows it."""
@@ -45,7 +48,7 @@ class FollowerFetching(Reading):
     def _look_at(self, requested: RequestedPartition, bytes_left: int, *, at_least_one: bool) -> FetchedPartition:
         partition = self.partition_of(requested)
         if isinstance(partition, Partition) and requested.leader_epoch in (-1, partition.leader_epoch):
-            reader_id = self._replicas.reader_near(self._rack, partition, requested.offset)
+            reader_id = self._replicas.reader_near(self._rack, self._listener, partition, requested.offset)
             if reader_id is not None:
                 return self._sent_to(reader_id, requested, partition)
         return super()._look_at(requested, bytes_left, at_least_one=at_least_one)

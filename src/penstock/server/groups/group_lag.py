@@ -17,7 +17,7 @@ from penstock.client.errors import ClientError
 from penstock.client.metadata import TopicPartition
 from penstock.client.ports import ClientPorts
 from penstock.coordinator.groups import GroupShard
-from penstock.server.connections.advertised import brokers_for
+from penstock.server.connections.advertised import address_of
 from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.groups.end_offset_query import EndOffsetQuery, Place, Span
 from penstock.server.groups.group_coordinator import GroupCoordinator
@@ -42,16 +42,21 @@ class Standing(NamedTuple):
 
 
 class LagSurvey:
-    """See the module. `address` is this node's own listener; `most` returns how many partitions a survey may cover."""
+    """See the module."""
 
     def __init__(
         self,
         groups: GroupCoordinator,
         controller: ControllerRunner,
         ports: ClientPorts,
+        listener: str,
         address: str,
         most: Callable[[], int],
     ) -> None:
+        """`listener` is the name of the inter-broker listener, `address` where this node is bound to it.
+
+        `most` returns how many partitions a survey may cover.
+        """
         self.found: dict[str, list[Standing]] = {}
         """Results of the last survey, by group."""
         self.left_out = 0
@@ -60,6 +65,7 @@ class LagSurvey:
         self._groups = groups
         self._controller = controller
         self._ports = ports
+        self._listener = listener
         self._address = address
         self._leaders: dict[Address, EndOffsetQuery] = {}
         self._timestamps: dict[Place, int | None] = {}
@@ -137,13 +143,9 @@ class LagSurvey:
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Address, list[TopicPartition]]:
         """Partitions by the address of their leader, without those that have no leader."""
-        controller, own = self._controller, self._address
-        image = controller.image
-        addresses = {
-            broker.broker_id: Address(*address)
-            for broker, address in brokers_for(image, controller.settings, controller.node_id, own)
-        }
-        addresses[controller.node_id] = parse_address(own)
+        image = self._controller.image
+        addresses = {broker_id: address_of(broker, self._listener) for broker_id, broker in image.brokers.items()}
+        addresses[self._controller.node_id] = parse_address(self._address)
         found: dict[Address, list[TopicPartition]] = {}
         for each in partitions:
             topic = image.topics.get(each.topic)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from penstock.server.broker import Broker
+from penstock.server.connections.advertised import AdvertisedBrokers
 from penstock.server.connections.client_warnings import ClientWarnings
 from penstock.server.connections.codec_worker import CodecWorker
 from penstock.server.controller.controller_channel import ControllerChannel
@@ -92,14 +93,19 @@ BROKER_HANDLERS: Final[tuple[type, ...]] = (
 
 
 def shared_handlers(
-    member: QuorumMember, ports: Ports, settings: NodeSettings, client_warnings: ClientWarnings, arrivals: TopicArrivals
+    member: QuorumMember,
+    advertised: AdvertisedBrokers,
+    ports: Ports,
+    settings: NodeSettings,
+    client_warnings: ClientWarnings,
+    arrivals: TopicArrivals,
 ) -> list[object]:
     """Constructs the handlers of both broker and controller listeners."""
     controller, quorum = member.controller, member.quorum
     return [
         ApiVersionsHandler(settings.features, controller),
         BrokersHandler(controller, member.probes, settings.cluster_id),
-        DescribeClusterHandler(controller, quorum, settings.cluster_id),
+        DescribeClusterHandler(controller, quorum, advertised, settings.cluster_id),
         DescribeConfigsHandler(controller, ports.clock, client_warnings),
         FeaturesHandler(controller),
         MovementsHandler(controller),
@@ -124,6 +130,7 @@ def broker_handlers(
     broker: Broker,
     member: QuorumMember,
     channel: ControllerChannel,
+    advertised: AdvertisedBrokers,
     storage: Storage,
     ports: Ports,
     settings: NodeSettings,
@@ -142,11 +149,13 @@ def broker_handlers(
         DescribeProducersHandler(partitions),
         DescribeTopicPartitionsHandler(controller),
         FetchHandler(partitions, broker.replicas, broker.fetch_sessions, controller, codec, ports.clock),
-        FindCoordinatorHandler(controller, channel, arrivals, groups, broker.broker_grace),
+        FindCoordinatorHandler(controller, channel, arrivals, groups, broker.broker_grace, advertised),
         GroupAdminHandler(groups),
         InitProducerIdHandler(broker.producer_ids),
         ListOffsetsHandler(partitions, broker.opener, broker.lease),
-        MetadataHandler(controller, channel, arrivals, broker.broker_grace, TopicPieces(), settings.cluster_id),
+        MetadataHandler(
+            controller, channel, arrivals, broker.broker_grace, advertised, TopicPieces(), settings.cluster_id
+        ),
         OffsetCommitHandler(groups, controller, codec),
         OffsetDeleteHandler(groups, controller),
         OffsetFetchHandler(groups, controller),

@@ -103,7 +103,9 @@ def gathering_of(
         return controller.settings.number("metrics.partitions.max")
 
     client_ports = ClientPorts(ports.network, ports.clock, ports.entropy)
-    survey = LagSurvey(broker.groups, controller, client_ports, listeners.address, most)
+    between = settings.inter_broker_listener
+    own_address = listeners.client_addresses.get(between, listeners.address)
+    survey = LagSurvey(broker.groups, controller, client_ports, between, own_address, most)
     return Gathering(
         (
             ProcessCollector(settings.cluster_id, controller.node_id, stalls, ports.clock, footprint),

@@ -1,8 +1,9 @@
 """The partitions that this node leads, and those that it follows, by topic name and by topic id."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from penstock.metadata.records import BrokerEndpoint
 from penstock.model.errors import ErrorCode
 from penstock.server.partitions.partition import Followed, Partition
 from penstock.server.partitions.traffic import Traffic
@@ -16,8 +17,8 @@ class Leader(NamedTuple):
 
     node_id: int
     epoch: int
-    host: str
-    port: int
+    endpoints: Sequence[BrokerEndpoint] = ()
+    """Its addresses, by listener."""
     rack: str | None = None
 
 

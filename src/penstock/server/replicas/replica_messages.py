@@ -1,9 +1,12 @@
-"""Requests of replicas to other nodes: Fetch to leaders; ISR changes and damage reports to the controller."""
+"""Requests of replicas to other nodes: Fetch to leaders; ISR changes and damage reports to the controller.
 
+Leaders are reached through the inter-broker listener alone. A leader without it is not fetched from.
+"""
+
+import logging
 from contextlib import suppress
 from typing import Final
 
-from penstock.client.bootstrap import Address
 from penstock.client.connection.pool import Pool
 from penstock.client.errors import ClientError
 from penstock.client.ports import ClientPorts
@@ -15,12 +18,15 @@ from penstock.metadata.cluster_commands import (
     NewIsr,
 )
 from penstock.model.errors import ProtocolError
+from penstock.server.connections.advertised import address_of
 from penstock.server.controller.controller_channel import ControllerChannel
 from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.membership.broker_grace import BrokerGrace
 from penstock.wire.messages import alter_partition as altering
 from penstock.wire.messages import assign_replicas_to_dirs as assigning
 from penstock.wire.messages.fetch import FetchRequest, FetchResponse
+
+logger = logging.getLogger("penstock.replicas")
 
 LANE: Final = "replicas"
 CONNECT_MS: Final = 1_000
@@ -32,8 +38,17 @@ class ReplicaMessages:
     """See the module. Each source has one connection with one fetch in flight."""
 
     def __init__(
-        self, ports: ClientPorts, channel: ControllerChannel, controller: ControllerRunner, broker_grace: BrokerGrace
+        self,
+        ports: ClientPorts,
+        channel: ControllerChannel,
+        controller: ControllerRunner,
+        broker_grace: BrokerGrace,
+        listener: str,
     ) -> None:
+        """`listener` is the name of the inter-broker listener."""
+        self._listener = listener
+        self._lacking: dict[int, None] = {}
+        """Leaders that lack the inter-broker listener; each is reported once."""
         self._channel = channel
         self._controller = controller
         self._broker_grace = broker_grace
@@ -47,11 +62,22 @@ class ReplicaMessages:
     async def fetch(self, source: int, request: FetchRequest) -> FetchResponse | None:
         """Sends a fetch to a leader; returns None if there is no response."""
         broker = self._controller.image.brokers.get(source)
-        if broker is None or not broker.listeners:
+        if broker is None:
             return None
-        endpoint = broker.listeners[0]
+        address = address_of(broker, self._listener)
+        if address is None:
+            if source not in self._lacking:
+                self._lacking[source] = None
+                logger.warning(
+                    "Nothing is fetched from broker %d: it has no listener %s, which this broker's "
+                    "inter.broker.listener.name names; name the same listener on all brokers.",
+                    source,
+                    self._listener,
+                )
+            return None
+        self._lacking.pop(source, None)
         try:
-            connection = await self._pool.connection(Address(endpoint.host, endpoint.port), LANE)
+            connection = await self._pool.connection(address, LANE)
             timeout_ms = self._controller.settings.number("replica.socket.timeout.ms")
             response = await connection.ask(request, FetchResponse, timeout_ms=timeout_ms)
         except (ClientError, ProtocolError, OSError):

@@ -39,6 +39,7 @@ from penstock.replication.fetch_sessions import RequestedPartition
 from penstock.replication.leader import Leader, Verdict
 from penstock.replication.ports import Key
 from penstock.replication.replicas import Replicas
+from penstock.server.connections.advertised import address_of
 from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.loop.driver import Driver
 from penstock.server.loop.loop_port import LoopPort, Work
@@ -253,14 +254,19 @@ class ReplicaRunner:
         """The leader state of a partition, if this node leads it."""
         return None if self._core is None else self._core.leader(key)
 
-    def reader_near(self, rack: str, partition: Partition, offset: int) -> int | None:
-        """The replica that a consumer in a rack should read a led partition from; None for this node (KIP-392)."""
+    def reader_near(self, rack: str, listener: str, partition: Partition, offset: int) -> int | None:
+        """The replica that a consumer in a rack should read a led partition from; None for this node (KIP-392).
+
+        A replica whose broker lacks the consumer's listener is not named: the consumer knows no address of it.
+        """
         if self._controller.settings.text("replica.selector.class") == LEADERS_ONLY:
             return None
         leader = self.leader((partition.topic_id, partition.index))
         reader_id = None if leader is None else leader.preferred_reader(rack, offset)
-        if reader_id is not None:
-            partition.is_read_nearby = True
+        broker = None if reader_id is None else self._controller.image.brokers.get(reader_id)
+        if broker is None or address_of(broker, listener) is None:
+            return None
+        partition.is_read_nearby = True
         return reader_id
 
     # --- steps ----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from penstock.host.memory import MemoryDisk
 from penstock.log.directory import DataDirectory, open_directory
 from penstock.log.log import Log
 from penstock.log.settings import Durability, LogSettings
+from penstock.metadata.records import BrokerEndpoint
 from penstock.model.errors import ErrorCode, ProtocolError, TornBatch
 from penstock.model.ports import FileSlice
 from penstock.records.builder import BatchBuilder
@@ -21,7 +22,7 @@ from penstock.records.header import batches
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.server.connections.codec_worker import CodecWorker
 from penstock.server.connections.response_order import release
-from penstock.server.connections.serving import Answer, Buffers, Call, Later, Unfinished
+from penstock.server.connections.serving import Answer, Buffers, Call, Client, Later, Unfinished
 from penstock.server.handlers.records.delete_records import DeleteRecordsHandler
 from penstock.server.handlers.records.describe_log_dirs import DescribeLogDirsHandler
 from penstock.server.handlers.records.describe_producers import DescribeProducersHandler
@@ -56,6 +57,12 @@ from penstock.wire.messages.produce import (
 
 T = TypeVar("T")
 
+ENDPOINTS = (
+    BrokerEndpoint(name="OTHER", host="other", port=1, security_protocol=0),
+    BrokerEndpoint(name="PLAINTEXT", host="b", port=9092, security_protocol=0),
+)
+"""The addresses of leaders elsewhere."""
+
 REPLICATED = LogSettings(durability=Durability.REPLICATED, retention_ms=None, index_interval_bytes=200)
 FSYNC = LogSettings(durability=Durability.FSYNC, retention_ms=None, index_interval_bytes=200)
 FROM_COORDINATOR = Rules(is_from_client=False)
@@ -89,6 +96,8 @@ class BareNode:
         self.disk = disk
         self.leaders_elsewhere: dict[int, Leader] = {}
         """Leaders by partition number, for any topic."""
+        self.listener = "PLAINTEXT"
+        """The listener on which requests arrive."""
         self.partitions = Partitions(lambda _topic, index: self.leaders_elsewhere.get(index))
         self.sequence_gaps = SequenceGaps()
         self.deadlines = Deadlines()
@@ -131,7 +140,8 @@ class BareNode:
         return partition
 
     def call(self, api: int, version: int, correlation_id: int = 7, *, request_bytes: int = 0) -> Call:
-        return Call(Api(api), version, correlation_id, "me", "peer:1", "local:2", request_bytes=request_bytes)
+        client = Client(listener=self.listener)
+        return Call(Api(api), version, correlation_id, "me", "peer:1", "local:2", client, request_bytes)
 
     async def ask(self, handler: Callable[[Any, Call], Awaitable[Any]], request: Request, version: int) -> Any:
         """Calls a plain handler, through the codec in both directions."""

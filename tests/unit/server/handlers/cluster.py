@@ -17,9 +17,10 @@ from penstock.metadata.settings.layers import BrokerSettings
 from penstock.raft.replicas import ReplicaKey, Voter, VoterSet
 from penstock.raft.settings import QuorumSettings
 from penstock.replication.fetch_sessions import FetchSessions
+from penstock.server.connections.advertised import AdvertisedBrokers
 from penstock.server.connections.client_warnings import ClientWarnings
 from penstock.server.connections.dispatch import Dispatch
-from penstock.server.connections.serving import Call
+from penstock.server.connections.serving import Call, Client
 from penstock.server.controller.controller_channel import ControllerChannel
 from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.controller.probes import Probes
@@ -55,7 +56,7 @@ from penstock.server.replicas.log_reconciler import LogReconciler
 from penstock.server.replicas.replica_messages import ReplicaMessages
 from penstock.server.replicas.replica_runner import ReplicaRunner
 from penstock.server.replicas.topic_configs import TopicConfigs
-from penstock.server.settings import Feature
+from penstock.server.settings import Feature, ListenerSettings
 from penstock.simulator.entropy import SimulatedEntropy
 from penstock.simulator.loop import new_loop
 from penstock.wire.api import Api
@@ -82,6 +83,7 @@ class Cluster(BareNode):
         self.sentences: list[str] = []
         self.client_warnings = ClientWarnings()
         self.local = LOCAL
+        self.advertised = AdvertisedBrokers(NODE, (ListenerSettings(),))
         self.cluster_id = "c"
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -128,7 +130,7 @@ class Cluster(BareNode):
         topic_configs = TopicConfigs(self.controller)
         ports = ClientPorts(cast("Any", None), self.clock, self.entropy)
         self.broker_grace = BrokerGrace(self.clock)
-        messages = ReplicaMessages(ports, self.channel, self.controller, self.broker_grace)
+        messages = ReplicaMessages(ports, self.channel, self.controller, self.broker_grace, self.listener)
         self.replicas = ReplicaRunner(
             self.controller,
             self.clock,
@@ -147,7 +149,13 @@ class Cluster(BareNode):
         self.configs = ConfigsHandler(self.controller, self.channel)
         self.describing_partitions = DescribeTopicPartitionsHandler(self.controller)
         self.describing_metadata = MetadataHandler(
-            self.controller, self.channel, self.arrivals, self.broker_grace, self.topic_pieces, self.cluster_id
+            self.controller,
+            self.channel,
+            self.arrivals,
+            self.broker_grace,
+            self.advertised,
+            self.topic_pieces,
+            self.cluster_id,
         )
         membership = Membership(
             self.controller,
@@ -173,7 +181,7 @@ class Cluster(BareNode):
         controller, quorum, cluster_id = self.controller, self.quorum, self.cluster_id
         self.topics = TopicsHandler(controller, self.arrivals)
         self.describing_configs = DescribeConfigsHandler(controller, self.clock, self.client_warnings)
-        self.describing_cluster = DescribeClusterHandler(controller, quorum, cluster_id)
+        self.describing_cluster = DescribeClusterHandler(controller, quorum, self.advertised, cluster_id)
         self.quorum_requests = QuorumHandler(quorum, cluster_id, self.client_warnings)
         self.quorum_admin = QuorumAdminHandler(quorum, cluster_id, self.client_warnings, self.clock)
         return (
@@ -223,7 +231,8 @@ class Cluster(BareNode):
         await self.quorum.stop()
 
     def call(self, api: int, version: int, correlation_id: int = 7, *, request_bytes: int = 0) -> Call:
-        return Call(Api(api), version, correlation_id, "me", "10.0.0.9:1", self.local, request_bytes=request_bytes)
+        client = Client(listener=self.listener)
+        return Call(Api(api), version, correlation_id, "me", "10.0.0.9:1", self.local, client, request_bytes)
 
     async def create(self, *topics: NewTopic | str) -> list[CreatedTopic]:
         """Creates topics without the handlers, and waits until they can be written."""

@@ -11,6 +11,7 @@ from penstock.server.partitions.partitions import Leader
 from penstock.wire.messages.fetch import FetchRequest, FetchTopic
 from tests.unit.server.handlers.bare_node import (
     BATCH_BYTES,
+    ENDPOINTS,
     FSYNC,
     NONE,
     SMALL_SEGMENTS,
@@ -58,7 +59,7 @@ def test_every_version_tells_errors(version: int) -> None:
             node.append(partition)
             if index == 2:
                 partition.log.take_offline("for a test")
-        node.leaders_elsewhere[5] = Leader(2, 8, "b", 9092)
+        node.leaders_elsewhere[5] = Leader(2, 8, ENDPOINTS)
         epochs = {3: 2, 4: 4} if version >= 9 else {}
         parts = [part(index, 7 if index == 1 else 0, current_leader_epoch=epochs.get(index, 3)) for index in range(7)]
         response = await node.fetch(to_fetch(*parts, max_wait_ms=1000), version)

@@ -1,4 +1,4 @@
-"""Metadata in every version: all topics, names, ids, errors, automatic topic creation, addresses, cached responses."""
+"""Metadata in every version: all topics, names, ids, errors, automatic topic creation, cached responses."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,10 +8,8 @@ import pytest
 
 from penstock.metadata.commands import DeleteTopics, NewTopic, TopicRef
 from penstock.metadata.image import TOPIC, Broker, Image, Partition, Topic
-from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.shelves import Shelves
 from penstock.model.errors import ErrorCode
-from penstock.server.connections.advertised import endpoints
 from penstock.server.handlers.topics.metadata_answer import (
     PARTITIONS_AT_ONCE,
     TOPIC_OPERATIONS,
@@ -32,7 +30,7 @@ from penstock.wire.messages.metadata import (
 )
 from penstock.wire.types import ZERO_UUID
 from tests.unit.server.handlers.bare_node import NONE, a_batch, only, to_produce
-from tests.unit.server.handlers.cluster import NODE, Cluster, clustered
+from tests.unit.server.handlers.cluster import LISTENERS, NODE, Cluster, clustered
 
 VERSIONS = range(14)
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -228,74 +226,11 @@ def test_a_topic_that_is_not_ready_in_time_is_not_there_yet() -> None:
     clustered(story, sync_s=3.0)
 
 
-# --- addresses --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("local", "settings", "told"),
-    [
-        ("127.0.0.1:9092", {}, ("127.0.0.1", 9092)),
-        ("172.17.0.2:9092", {}, ("172.17.0.2", 9092)),
-        ("[fe80::1]:9092", {}, ("fe80::1", 9092)),
-        ("::1:9092", {}, ("::1", 9092)),
-        ("::ffff:10.0.0.5:9092", {}, ("10.0.0.5", 9092)),
-        ("10.0.0.5:9092", {"advertised.listeners": "PLAINTEXT://broker.example:19092"}, ("broker.example", 19092)),
-        ("10.0.0.5:9092", {"advertised.listeners": "PLAINTEXT://[::2]:19092"}, ("::2", 19092)),
-        (
-            "10.0.0.5:29092",
-            {
-                "listeners": "OUT://:9092,IN://:29092,CTL://:9093",
-                "advertised.listeners": "OUT://localhost:9092,IN://kafka:29092",
-            },
-            ("kafka", 29092),
-        ),
-        (
-            "10.0.0.5:1",
-            {"listeners": "OUT://:9092", "advertised.listeners": "OUT://localhost:9092"},
-            ("localhost", 9092),
-        ),
-        (
-            "10.0.0.5:9092",
-            {"controller.listener.names": "CTL", "advertised.listeners": "CTL://c:9093,OUT://o:9092"},
-            ("o", 9092),
-        ),
-    ],
-)
-def test_a_client_is_told_the_address_that_it_reached_unless_one_is_advertised(
-    local: str, settings: dict[str, str], told: tuple[str, int]
-) -> None:
-    async def story(cluster: Cluster) -> None:
-        cluster.local = local
-        (broker,) = (await cluster.metadata()).brokers
-        assert (broker.host, broker.port) == told
-
-    clustered(story, settings=settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "registered"),
-    [
-        ({}, [("PLAINTEXT", "127.0.0.1", 9092)]),
-        ({"listeners": "IN://:9092"}, [("IN", "127.0.0.1", 9092)]),
-        ({"advertised.listeners": "PLAINTEXT://kafka:19092"}, [("PLAINTEXT", "kafka", 19092)]),
-        (
-            {"listeners": "IN://:9092,OUT://:9093", "advertised.listeners": "IN://a:0,OUT://b:2"},
-            [("IN", "a", 9092), ("OUT", "b", 2)],
-        ),
-    ],
-)
-def test_the_controller_is_told_what_is_advertised(
-    settings: dict[str, str], registered: list[tuple[str, str, int]]
-) -> None:
-    told = endpoints(BrokerSettings(settings), "127.0.0.1:9092")
-    assert [(each.name, each.host, each.port) for each in told] == registered
-
-
 # --- cached responses -------------------------------------------------------------------------------------------------
 
 
 def an_image(*topics: Topic, brokers: tuple[int, ...] = (1, 2)) -> Image:
-    known = {number: Broker(number, 0, bytes(16), (), is_fenced=number == 2) for number in brokers}
+    known = {number: Broker(number, 0, bytes(16), LISTENERS, is_fenced=number == 2) for number in brokers}
     return Image(topics=Shelves[str, Topic]().changed({topic.name: topic for topic in topics}), brokers=known)
 
 
@@ -305,10 +240,15 @@ def a_topic(name: str, partitions: int, leader: int = 1) -> Topic:
 
 
 async def every(
-    pieces: TopicPieces, topics: Sequence[Topic], image: Image, version: int, operations: int = UNTOLD_OPERATIONS
+    pieces: TopicPieces,
+    topics: Sequence[Topic],
+    image: Image,
+    version: int,
+    operations: int = UNTOLD_OPERATIONS,
+    listener: str = "PLAINTEXT",
 ) -> list[bytes]:
     turns = Turns()
-    return [await pieces.one(topic, image, version, turns, operations) for topic in topics]
+    return [await pieces.one(topic, image, listener, version, turns, operations) for topic in topics]
 
 
 def one(
@@ -334,7 +274,7 @@ def test_what_is_put_together_is_what_the_codec_would_have_written(version: int,
         *(a_topic(f"t{n}", 2) for n in range(200)),
     ]
     image = an_image(*topics)
-    rows = [describe_topic(topic, image.brokers, operations) for topic in topics]
+    rows = [describe_topic(topic, image.brokers, operations, version) for topic in topics]
     rows.append(MetadataResponseTopic(error_code=UNKNOWN, name="x" if version < 12 else None, partitions=()))
     broker = MetadataResponseBroker(node_id=1, host="h", port=9, rack="r" if version else None)
     pieces = TopicPieces()
@@ -350,9 +290,9 @@ def test_what_is_put_together_is_what_the_codec_would_have_written(version: int,
 
 
 def test_replicas_without_a_broker_are_offline_and_a_leader_must_be_there() -> None:
-    row = describe_topic(a_topic("t", 1, leader=7), an_image().brokers, 0).partitions[0]
+    row = describe_topic(a_topic("t", 1, leader=7), an_image().brokers, 0, 13).partitions[0]
     assert (row.error_code, row.leader_id, list(row.offline_replicas)) == (ErrorCode.LEADER_NOT_AVAILABLE, -1, [2, 3])
-    row = describe_topic(a_topic("t", 1, leader=2), an_image().brokers, 0).partitions[0]
+    row = describe_topic(a_topic("t", 1, leader=2), an_image().brokers, 0, 13).partitions[0]
     assert (row.error_code, row.leader_id) == (NONE, 2)
 
 
@@ -381,7 +321,7 @@ def test_a_large_topic_is_encoded_in_pieces() -> None:
         while not task.done():
             turns += 1
             await asyncio.sleep(0)
-        assert await task == [encode_topic(describe_topic(topic, image.brokers, UNTOLD_OPERATIONS), 12)]
+        assert await task == [encode_topic(describe_topic(topic, image.brokers, UNTOLD_OPERATIONS, 12), 12)]
 
     asyncio.run(main())
     assert turns >= 10
@@ -404,13 +344,13 @@ def test_a_topic_that_was_encoded_for_brokers_of_the_past_is_not_kept() -> None:
 def test_all_topics_are_joined_once_and_anew_when_one_changes() -> None:
     pieces = TopicPieces()
     image = an_image(a_topic("b", 1), a_topic("a", 2))
-    joined = asyncio.run(pieces.all(image, 9))
-    assert asyncio.run(pieces.all(image, 9)) is joined
+    joined = asyncio.run(pieces.all(image, "PLAINTEXT", 9))
+    assert asyncio.run(pieces.all(image, "PLAINTEXT", 9)) is joined
     assert joined == one(pieces, image.topics["a"], image) + one(pieces, image.topics["b"], image)
     more = Image(topics=image.topics.changed({"c": a_topic("c", 1)}), brokers=image.brokers)
-    assert len(asyncio.run(pieces.all(more, 9))) > len(joined)
+    assert len(asyncio.run(pieces.all(more, "PLAINTEXT", 9))) > len(joined)
     elsewhere = Image(topics=more.topics, brokers={})
-    assert asyncio.run(pieces.all(elsewhere, 9)) != asyncio.run(pieces.all(more, 9))
+    assert asyncio.run(pieces.all(elsewhere, "PLAINTEXT", 9)) != asyncio.run(pieces.all(more, "PLAINTEXT", 9))
 
 
 def test_what_is_kept_has_a_bound() -> None:

@@ -183,7 +183,7 @@ def test_list_offsets_tells_errors() -> None:
         for index in range(2):
             partition = await node.add(index=index)
         partition.log.take_offline("for a test")
-        node.leaders_elsewhere[5] = Leader(2, 8, "b", 9092)
+        node.leaders_elsewhere[5] = Leader(2, 8)
         assert (await ask(node, LATEST, index=1)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await ask(node, LATEST, index=5)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await ask(node, LATEST, index=6)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -20,6 +20,7 @@ from penstock.wire.headers import response_frame
 from penstock.wire.hot.produce import ProducedPartition
 from penstock.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.server.handlers.bare_node import (
+    ENDPOINTS,
     FSYNC,
     NONE,
     BareNode,
@@ -62,7 +63,7 @@ def test_the_short_way_of_answering_writes_what_the_codec_writes(version: int) -
     for name in ("t", "x" * 126, "x" * 127, "ü" * 120):
         topic = topic_id("t") if version >= 13 else name
         result = ProduceResult(topic, 5, NONE, None, 1 << 40, 1_800_000_000_000, 77)
-        assert write_one(version, 9, result) == response_frame(_response(version, [result]), version, 9)
+        assert write_one(version, 9, result) == response_frame(_response(version, "", [result]), version, 9)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -70,7 +71,7 @@ def test_every_version_tells_errors(version: int) -> None:
     async def story(node: BareNode) -> None:
         await node.add("t")
         await node.add("small", rules=Rules(batch_bytes_max=100))
-        node.leaders_elsewhere[5] = Leader(2, 8, "b", 9092, "r")
+        node.leaders_elsewhere[5] = Leader(2, 8, ENDPOINTS, "r")
         request = to_produce(
             ("t", 0, a_batch()),
             ("t", 1, a_batch()),

@@ -138,7 +138,7 @@ def test_every_version_describes_the_data_directory(version: int) -> None:
 def test_every_version_is_told_that_transactions_have_no_coordinator_yet(version: int) -> None:
     async def story(node: BareNode) -> None:
         for_groups: Any = None
-        handler = FindCoordinatorHandler(for_groups, for_groups, for_groups, for_groups, for_groups)
+        handler = FindCoordinatorHandler(for_groups, for_groups, for_groups, for_groups, for_groups, for_groups)
         for key_type in (1, 2, 3) if version >= 1 else ():
             exists = key_type < 2 or (key_type == 2 and version >= 6)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE if exists else ErrorCode.INVALID_REQUEST

@@ -1,14 +1,14 @@
 """DescribeCluster: the cluster id, the controller and the brokers; on controller listeners, the controllers.
 
-Serves    DescribeCluster 0–2. On broker listeners the brokers, with fenced ones on request from version 2 on; on
-          controller listeners the voters of the metadata quorum and their leader.
+Serves    DescribeCluster 0–2. On broker listeners the brokers that have the listener, with its addresses, and fenced
+          ones on request from version 2 on; on controller listeners the voters of the metadata quorum and their leader.
 Answers   MISMATCHED_ENDPOINT_TYPE if the request names the other kind of endpoint, UNSUPPORTED_ENDPOINT_TYPE if it
           names neither.
 Departs   nowhere from Kafka 4.3.
 """
 
 from penstock.model.errors import ErrorCode
-from penstock.server.connections.advertised import brokers_for
+from penstock.server.connections.advertised import AdvertisedBrokers
 from penstock.server.connections.serving import Call, serves
 from penstock.server.controller.controller_runner import ControllerRunner
 from penstock.server.handlers.topics.metadata import CLUSTER_OPERATIONS
@@ -28,8 +28,11 @@ CONTROLLERS = 2
 class DescribeClusterHandler:
     """Describes the brokers or the controllers of the cluster."""
 
-    def __init__(self, controller: ControllerRunner, quorum: QuorumRunner, cluster_id: str) -> None:
+    def __init__(
+        self, controller: ControllerRunner, quorum: QuorumRunner, advertised: AdvertisedBrokers, cluster_id: str
+    ) -> None:
         self._controller = controller
+        self._advertised = advertised
         self._quorum = quorum
         self._cluster_id = cluster_id
 
@@ -65,9 +68,7 @@ class DescribeClusterHandler:
                     rack=broker.rack,
                     is_fenced=broker.is_fenced,
                 )
-                for broker, address in brokers_for(
-                    controller.image, controller.settings, controller.node_id, call.local
-                )
+                for broker, address in self._advertised.of(controller.image, call.client.listener, call.local)
                 if request.include_fenced_brokers or not broker.is_fenced
             ],
             cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else UNTOLD_OPERATIONS,

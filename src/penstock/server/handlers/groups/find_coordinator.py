@@ -2,6 +2,8 @@
 
 Serves    FindCoordinator 0–6; several keys at once from version 4 on, share partitions from version 6 on.
 Answers   for a group, the leader of its partition of `__consumer_offsets`; the topic is created if it does not exist.
+          The address is that of the listener on which the request arrived; COORDINATOR_NOT_AVAILABLE if the leader
+          lacks it.
           For transactional ids and share partitions COORDINATOR_NOT_AVAILABLE, after which clients retry, until there
           are coordinators for them.
 Departs   from Kafka 4.3: transactional ids and share partitions have no coordinator yet; the first request for a group
@@ -14,7 +16,7 @@ from typing import Final
 
 from penstock.coordinator.placement import OFFSETS_TOPIC, partition_of
 from penstock.model.errors import ErrorCode
-from penstock.server.connections.advertised import brokers_for
+from penstock.server.connections.advertised import AdvertisedBrokers
 from penstock.server.connections.serving import Call, serves
 from penstock.server.controller.controller_channel import ControllerChannel
 from penstock.server.controller.controller_runner import ControllerRunner
@@ -44,12 +46,14 @@ class FindCoordinatorHandler:
         arrivals: TopicArrivals,
         groups: GroupCoordinator,
         broker_grace: BrokerGrace,
+        advertised: AdvertisedBrokers,
     ) -> None:
         self._controller = controller
         self._channel = channel
         self._arrivals = arrivals
         self._groups = groups
         self._broker_grace = broker_grace
+        self._advertised = advertised
 
     @serves(FindCoordinatorRequest)
     async def find_coordinator(self, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
@@ -86,13 +90,13 @@ class FindCoordinatorHandler:
                     _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, sentence) async for key in turns.through(keys)
                 ]
         await self._broker_grace.settled(self._controller)
-        controller = self._controller
+        image, listener = self._controller.image, call.client.listener
         brokers = {
             found.broker.broker_id: found.address
-            for found in brokers_for(controller.image, controller.settings, controller.node_id, call.local)
+            for found in self._advertised.of(image, listener, call.local)
             if not found.broker.is_fenced
         }
-        partitions = controller.image.topics[OFFSETS_TOPIC].partitions
+        partitions = image.topics[OFFSETS_TOPIC].partitions
         count = len(partitions)
         answers = []
         for key in keys:
@@ -100,9 +104,10 @@ class FindCoordinatorHandler:
             index = partition_of(key, count)
             leader = partitions[index].leader
             if leader not in brokers:
-                answers.append(
-                    _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {OFFSETS_TOPIC}-{index} now")
-                )
+                sentence = f"nobody leads {OFFSETS_TOPIC}-{index} now"
+                if leader in image.brokers and not image.brokers[leader].is_fenced:
+                    sentence = f"broker {leader}, which leads {OFFSETS_TOPIC}-{index}, has no listener {listener}"
+                answers.append(_nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, sentence))
                 continue
             host, port = brokers[leader]
             answers.append(

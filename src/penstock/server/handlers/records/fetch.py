@@ -23,6 +23,7 @@ from penstock.model.limits import MIB
 from penstock.model.ports import Clock
 from penstock.replication.fetch_sessions import Fetching, FetchResult, FetchSessions, RequestedPartition
 from penstock.replication.leader import Verdict
+from penstock.server.connections.advertised import address_in
 from penstock.server.connections.codec_worker import CodecWorker
 from penstock.server.connections.peer_connections import recognize_broker
 from penstock.server.connections.serving import Answer, Buffers, Call, Unfinished, serves_overlapping
@@ -108,7 +109,7 @@ class FetchHandler:
         if is_follower:
             reading: Reading = self._for_follower(request, fetching, bytes_max)
         else:
-            reading = self._for_consumer(request, fetching, bytes_max)
+            reading = self._for_consumer(request, call, fetching, bytes_max)
         reading.look()
         bytes_min = min(request.min_bytes, bytes_max)
         wait_ms = request.max_wait_ms
@@ -171,7 +172,7 @@ class FetchHandler:
                 self._partitions, fetching, bytes_max, self._replicas, state.replica_id, refused
             )
         else:
-            reading = self._for_consumer(request, fetching, bytes_max)
+            reading = self._for_consumer(request, call, fetching, bytes_max)
         deadline_s = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
         return self._look_until(call, fetching, reading, min(request.min_bytes, bytes_max), deadline_s)
 
@@ -196,7 +197,7 @@ class FetchHandler:
                 rest_s = max(LOOK_AGAIN_S, LOOK_AGAIN_TIMES * (now_s - began_s))
                 await asyncio.sleep(min(rest_s, deadline_s - now_s))
             result = fetching.answer(reading.found, self._clock.monotonic_ms())
-            endpoints = _endpoints(reading)
+            endpoints = _endpoints(reading, call.client.listener)
             await turns.after(len(result.found))
             reading.count(result.found)
             return await self._codec.run(partial(_write, call, result, endpoints))
@@ -206,11 +207,17 @@ class FetchHandler:
 
     # --- common to both -----------------------------------------------------------------------------------------------
 
-    def _for_consumer(self, request: FetchRequest, fetching: Fetching, bytes_max: int) -> Reading:
+    def _for_consumer(self, request: FetchRequest, call: Call, fetching: Fetching, bytes_max: int) -> Reading:
         is_committed = request.isolation_level == READ_COMMITTED
         if request.rack_id:
             return FollowerFetching(
-                self._partitions, fetching, bytes_max, self._replicas, request.rack_id, is_committed=is_committed
+                self._partitions,
+                fetching,
+                bytes_max,
+                self._replicas,
+                request.rack_id,
+                call.client.listener,
+                is_committed=is_committed,
             )
         return Reading(self._partitions, fetching, bytes_max, is_committed=is_committed)
 
@@ -233,7 +240,7 @@ class FetchHandler:
         """Builds the response, which takes over the slices in `reading`, or releases them."""
         try:
             result = fetching.answer(reading.found, self._clock.monotonic_ms())
-            endpoints = _endpoints(reading)
+            endpoints = _endpoints(reading, call.client.listener)
             if result.error_code:
                 reading.release()
             else:
@@ -244,8 +251,13 @@ class FetchHandler:
             raise
 
 
-def _endpoints(reading: Reading) -> list[Endpoint]:
-    return [Endpoint(leader.node_id, leader.host, leader.port, leader.rack) for leader in reading.leaders.values()]
+def _endpoints(reading: Reading, listener: str) -> list[Endpoint]:
+    """The addresses that leaders elsewhere have on a listener."""
+    return [
+        Endpoint(leader.node_id, *address, leader.rack)
+        for leader in reading.leaders.values()
+        if (address := address_in(leader.endpoints, listener)) is not None
+    ]
 
 
 def _write(call: Call, result: FetchResult, endpoints: list[Endpoint] | None = None) -> Buffers:

@@ -87,7 +87,7 @@ class ProduceHandler:
             refused = [_refused(topic, index, ErrorCode.INVALID_REQUIRED_ACKS, sentence) for topic, index, _ in parts]
             if len(parts) > AT_ONCE_PARTITIONS:
                 return self._write_many(call, refused)
-            return write_results(call.version, call.correlation_id, refused)
+            return write_results(call.version, call.correlation_id, call.client.listener, refused)
         if len(parts) > 1:
             repeated = _repeated(parts)
             if repeated or len(parts) > AT_ONCE_PARTITIONS or call.request_bytes > AT_ONCE_BYTES:
@@ -132,12 +132,13 @@ class ProduceHandler:
         return self._answer_many(call, results, acks, timeout_ms)
 
     async def _answer_many(self, call: Call, results: Sequence[ProduceResult], acks: int, timeout_ms: int) -> Buffers:
-        await ManyConfirmed(call.version, call.correlation_id, results, acks, timeout_ms, self._deadlines).wait()
+        await ManyConfirmed(call, results, acks, timeout_ms, self._deadlines).wait()
         return await self._write_many(call, results)
 
     async def _write_many(self, call: Call, results: Sequence[ProduceResult]) -> Buffers:
         codec = self._codec
-        return await codec.run(partial(write_results, call.version, call.correlation_id, results, codec.breathe))
+        where = call.version, call.correlation_id, call.client.listener
+        return await codec.run(partial(write_results, *where, results, codec.breathe))
 
     async def _open(self, part: ProducedPartition) -> ProtocolError | Rules:
         """Checks a batch by opening its records; returns its error, or the rules that it has passed."""
@@ -158,8 +159,8 @@ class ProduceHandler:
             return None
         for result in results:
             if result.partition is not None and not is_reached(result.partition, result.end_offset, acks):
-                return Confirmation(call.version, call.correlation_id, results, acks, timeout_ms, self._deadlines)
-        return write_results(call.version, call.correlation_id, results)
+                return Confirmation(call, results, acks, timeout_ms, self._deadlines)
+        return write_results(call.version, call.correlation_id, call.client.listener, results)
 
     def _append(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from penstock.model.errors import ErrorCode
+from penstock.server.connections.advertised import address_in
 from penstock.server.connections.serving import Buffers
 from penstock.server.partitions.partition import Partition
 from penstock.server.partitions.partitions import Leader
@@ -82,12 +83,12 @@ class ProduceResult:
 
 
 def write_results(
-    version: int, correlation_id: int, results: Sequence[ProduceResult], breathe: Breathe | None = None
+    version: int, correlation_id: int, listener: str, results: Sequence[ProduceResult], breathe: Breathe | None = None
 ) -> Buffers:
-    """The whole response frame, partitions in the order of the request."""
+    """The whole response frame, partitions in the order of the request, with addresses of the listener."""
     if len(results) == 1 and not results[0].error_code:
         return (write_one(version, correlation_id, results[0]),)
-    return (response_frame(_response(version, results), version, correlation_id, breathe),)
+    return (response_frame(_response(version, listener, results), version, correlation_id, breathe),)
 
 
 def write_one(version: int, correlation_id: int, result: ProduceResult) -> bytearray:
@@ -120,7 +121,7 @@ def write_one(version: int, correlation_id: int, result: ProduceResult) -> bytea
     return out
 
 
-def _response(version: int, results: Sequence[ProduceResult]) -> ProduceResponse:
+def _response(version: int, listener: str, results: Sequence[ProduceResult]) -> ProduceResponse:
     topics: list[tuple[str | bytes, list[PartitionProduceResponse]]] = []
     leaders: dict[int, Leader] = {}
     for result in results:
@@ -151,7 +152,8 @@ def _response(version: int, results: Sequence[ProduceResult]) -> ProduceResponse
             for topic, parts in topics
         ],
         node_endpoints=[
-            NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack)
+            NodeEndpoint(node_id=leader.node_id, host=address.host, port=address.port, rack=leader.rack)
             for leader in leaders.values()
+            if (address := address_in(leader.endpoints, listener)) is not None
         ],
     )

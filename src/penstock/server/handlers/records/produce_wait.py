@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.model.errors import ErrorCode, ProtocolError
-from penstock.server.connections.serving import Buffers, Later
+from penstock.server.connections.serving import Buffers, Call, Later
 from penstock.server.handlers.records.produce_answer import NO_OFFSET, ProduceResult, write_results
 from penstock.server.loop.deadlines import Deadlines
 from penstock.server.loop.waiters import OffsetWaiters, Waiting
@@ -25,12 +25,11 @@ class Confirmation(Later):
 
     __slots__ = (
         "_acks",
-        "_correlation_id",
+        "_call",
         "_deadlines",
         "_done",
         "_left",
         "_results",
-        "_version",
         "_waits",
         "deadline_s",
         "grain",
@@ -38,15 +37,13 @@ class Confirmation(Later):
 
     def __init__(
         self,
-        version: int,
-        correlation_id: int,
+        call: Call,
         results: Sequence[ProduceResult],
         acks: int,
         timeout_ms: int,
         deadlines: Deadlines,
     ) -> None:
-        self._version = version
-        self._correlation_id = correlation_id
+        self._call = call
         self._results = results
         self._acks = acks
         self.deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
@@ -109,7 +106,8 @@ class Confirmation(Later):
         self._done(self._written())
 
     def _written(self) -> Buffers:
-        return write_results(self._version, self._correlation_id, self._results)
+        call = self._call
+        return write_results(call.version, call.correlation_id, call.client.listener, self._results)
 
 
 class ManyConfirmed(Confirmation):

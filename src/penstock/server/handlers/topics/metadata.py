@@ -3,7 +3,9 @@
 Serves    Metadata 0–13: all topics (null; empty in version 0), by name, or by id (from version 12 on; names are then
           ignored). A missing topic is created if the request and auto.create.topics.enable allow it.
 Answers   each topic once; INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID if it does not exist.
-          This node's address is the one at which the client reached it, unless advertised.listeners names another.
+          Addresses are those of the listener on which the request arrived: of other brokers the registered ones, of
+          this node the one at which the client reached it, unless advertised.listeners names another. A broker without
+          that listener is left out, and what it leads is LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE).
 Departs   from Kafka 4.3: a created topic is in the same response, ready to be written; a creation that fails because of
           the topic's name or replication factor reports that error, where Kafka keeps answering
           UNKNOWN_TOPIC_OR_PARTITION; one request creates at most 1,000 topics. Just after a broker was lost, the
@@ -17,7 +19,7 @@ from typing import Final
 from penstock.metadata.commands import ZERO_ID, Refusal
 from penstock.metadata.names import INTERNAL_TOPICS, check_name
 from penstock.model.errors import ErrorCode
-from penstock.server.connections.advertised import brokers_for
+from penstock.server.connections.advertised import AdvertisedBrokers
 from penstock.server.connections.serving import Answer, Call, serves_overlapping
 from penstock.server.controller.controller_channel import ControllerChannel
 from penstock.server.controller.controller_runner import ControllerRunner
@@ -58,6 +60,7 @@ class MetadataHandler:
         channel: ControllerChannel,
         arrivals: TopicArrivals,
         broker_grace: BrokerGrace,
+        advertised: AdvertisedBrokers,
         topic_pieces: TopicPieces,
         cluster_id: str,
     ) -> None:
@@ -65,6 +68,7 @@ class MetadataHandler:
         self._channel = channel
         self._arrivals = arrivals
         self._broker_grace = broker_grace
+        self._advertised = advertised
         self._topic_pieces = topic_pieces
         self._cluster_id = cluster_id
 
@@ -86,15 +90,16 @@ class MetadataHandler:
         operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNTOLD_OPERATIONS
         if topics is None or (version == 0 and not topics):
             image = self._controller.image
-            pieces, count = [await self._topic_pieces.all(image, version, operations)], len(image.topics)
+            joined = await self._topic_pieces.all(image, call.client.listener, version, operations)
+            pieces, count = [joined], len(image.topics)
         else:
-            pieces = await self._some(request, topics, version, operations, turns)
+            pieces = await self._some(request, call, topics, operations, turns)
             count = len(pieces)
         return [write_answer(self._without_topics(call, request), pieces, count, version, call.correlation_id)]
 
     def _without_topics(self, call: Call, request: MetadataRequest) -> MetadataResponse:
         controller = self._controller
-        found = brokers_for(controller.image, controller.settings, controller.node_id, call.local)
+        found = self._advertised.of(controller.image, call.client.listener, call.local)
         is_asked = request.include_cluster_authorized_operations
         return MetadataResponse(
             brokers=[
@@ -111,15 +116,16 @@ class MetadataHandler:
     async def _some(
         self,
         request: MetadataRequest,
+        call: Call,
         topics: Sequence[MetadataRequestTopic],
-        version: int,
         operations: int,
         turns: Turns,
     ) -> list[bytes]:
         """The requested topics, encoded, each once."""
+        version, listener = call.version, call.client.listener
         ids = await each_once((topic.topic_id for topic in topics if topic.topic_id != ZERO_ID), turns)
         if ids:
-            return [await self._by_id(topic_id, version, operations, turns) async for topic_id in turns.through(ids)]
+            return [await self._by_id(topic_id, call, operations, turns) async for topic_id in turns.through(ids)]
         names = await each_once((topic.name or "" for topic in topics), turns)
         failed: dict[str, ErrorCode] = {}
         controller = self._controller
@@ -132,7 +138,7 @@ class MetadataHandler:
         async for name in turns.through(names):
             topic = image.topics.get(name)
             if topic is not None and name not in failed:
-                pieces.append(await self._topic_pieces.one(topic, image, version, turns, operations))
+                pieces.append(await self._topic_pieces.one(topic, image, listener, version, turns, operations))
             else:
                 row = _missing(name, failed.get(name) or why_missing(name), operations)
                 pieces.append(encode_topic(row, version))
@@ -149,11 +155,11 @@ class MetadataHandler:
             await turns.after(len(part) // LOOK_UPS_PER_ELEMENT)
         return missing
 
-    async def _by_id(self, topic_id: bytes, version: int, operations: int, turns: Turns) -> bytes:
-        image = self._controller.image
+    async def _by_id(self, topic_id: bytes, call: Call, operations: int, turns: Turns) -> bytes:
+        image, version, listener = self._controller.image, call.version, call.client.listener
         topic = image.topic_by_id(topic_id)
         if topic is not None:
-            return await self._topic_pieces.one(topic, image, version, turns, operations)
+            return await self._topic_pieces.one(topic, image, listener, version, turns, operations)
         unknown = MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=()
         )
