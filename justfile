@@ -49,14 +49,19 @@ layers:
 ci: lint types layers (test "-q" "-n" "3")
 
 # docs/protocol.md, docs/configuration.md and docs/scale.md, made from the code and from docs/results; and the pictures
-[group("pages")]
+[group("pages and releases")]
 pages:
     python -m docs.pages
 
 # the notes for the next release, from changes/
-[group("pages")]
+[group("pages and releases")]
 notes:
     towncrier build --draft --version next
+
+# the wheel, the sdist and the changelog of this version, into dist/
+[group("pages and releases")]
+@release *arguments:
+    python -m harness.release {{ arguments }}
 
 # Kinds, what they run and which page they write: tests/campaigns.py.
 

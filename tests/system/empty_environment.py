@@ -1,11 +1,13 @@
-"""A virtual environment that contains only the wheel, and a broker started from it."""
+"""A virtual environment that contains only the wheel of `./dev release`, and a broker started from it."""
 
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+from harness.release import build
 from tests.system.commands import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,11 @@ class Bench:
 
     def install(self, *packages: str) -> None:
         self.run(self.bin / "python", *PIP, "install", *packages)
+
+    def begin(self, *packages: str) -> None:
+        """Makes the environment, with the wheel and these packages."""
+        self.run(sys.executable, "-m", "venv", self.directory / "environment")
+        self.install(str(build(self.directory / "dist").wheel), *packages)
 
 
 def start(bench: Bench) -> "tuple[subprocess.Popen[str], float]":

@@ -2,14 +2,13 @@
 
 import math
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.system.empty_environment import PIP, ROOT, Bench, share_of_the_machine, start, stop
+from tests.system.empty_environment import Bench, share_of_the_machine, start, stop
 
 pytestmark = pytest.mark.xdist_group("first-minute")
 
@@ -48,10 +47,7 @@ def test_orders(kafka, number):
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench = Bench(tmp_path_factory.mktemp("first-minute"))
-    bench.run(sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", bench.directory / "wheels", ROOT)
-    (wheel,) = (bench.directory / "wheels").glob("penstock-*.whl")
-    bench.run(sys.executable, "-m", "venv", bench.directory / "environment")
-    bench.install(str(wheel))
+    bench.begin()
     return bench
 
 

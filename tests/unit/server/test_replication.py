@@ -92,6 +92,28 @@ def test_a_partition_moves_to_other_nodes_while_it_is_written() -> None:
     tell(story)
 
 
+def test_no_more_must_be_in_sync_than_there_are_replicas() -> None:
+    """Where two must be in sync by default, a topic with one replica can still be written, as on Kafka."""
+
+    async def story(town: Town) -> None:
+        await make_topic(town, (1,))
+        cluster = cluster_of(town)
+        values = await publish(cluster, 10)
+        part = moving.ReassignablePartition(partition_index=0, replicas=[1, 2])
+        topic = moving.ReassignableTopic(name=TOPIC, partitions=[part])
+        request = moving.AlterPartitionReassignmentsRequest(topics=[topic])
+        await cluster.ask_controller(request, moving.AlterPartitionReassignmentsResponse, lambda _answer: ())
+        await town.until(lambda: sorted(placed(town).isr) == [1, 2])
+        partition = town.nodes[1].broker.partitions.named(TOPIC, 0)
+        assert partition is not None
+        await town.until(lambda: partition.in_sync_min == 2)
+        values += await publish(cluster, 10, "after")
+        assert await read_all(cluster) == values
+        await cluster.close()
+
+    tell(story)
+
+
 def test_deleted_records_are_deleted_everywhere() -> None:
     async def story(town: Town) -> None:
         await make_topic(town)

@@ -32,6 +32,10 @@ PORTS_END: Final = 65_536
 STOP_S: Final = 30.0
 VOTERS_MAX: Final = 3
 PAUSE_S: Final = 0.05
+REPLICAS: Final = 3
+IN_SYNC_MIN: Final = 2
+SAFE: Final = {"default.replication.factor": str(REPLICAS), "min.insync.replicas": str(IN_SYNC_MIN)}
+"""Settings of clusters that are created with three nodes or more. Kafka's own defaults are one and one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +149,18 @@ class LocalCluster:
             self.tell_address()
         return made
 
+    @property
+    def _outlives_a_node(self) -> bool:
+        """Whether it was created with three nodes or more: it can lose one, and its topics should outlive that."""
+        return sum(each.controller_port is not None for each in self.nodes) >= VOTERS_MAX
+
     def _write_settings(self, node: NodePlace) -> None:
         home = self.home(node.node_id)
         home.mkdir(parents=True, exist_ok=True)
         voters = ",".join(
             f"{each.node_id}@{each.controller_address}" for each in self.nodes if each.controller_port is not None
         )
-        replicas = min(3, len(self.nodes))
+        replicas = min(REPLICAS, len(self.nodes))
         listeners = f"PLAINTEXT://{node.address}"
         if node.controller_port is not None:
             listeners += f",CONTROLLER://{node.controller_address}"
@@ -166,7 +175,8 @@ class LocalCluster:
             "log.dirs": str((home / "data").resolve()),
             "offsets.topic.replication.factor": str(replicas),
             "transaction.state.log.replication.factor": str(replicas),
-            "transaction.state.log.min.isr": str(min(2, replicas)),
+            "transaction.state.log.min.isr": str(min(IN_SYNC_MIN, replicas)),
+            **(SAFE if self._outlives_a_node else {}),
             **metrics,
         }
         text = "".join(f"{name}={value}\n" for name, value in lines.items())

@@ -89,7 +89,7 @@ class Partition(Readable):
         self.in_sync_count = 1
         """Size of the ISR, this replica included."""
         self.in_sync_min = 1
-        """Size of the ISR that acks=all requires (Kafka: min.insync.replicas)."""
+        """Size of the ISR that acks=all requires: min.insync.replicas, or all replicas where there are fewer."""
         self.keeper: Keeper | None = None
         """None where no other node has a replica."""
         self.led_since_ms = 0

@@ -196,7 +196,7 @@ class ReplicaRunner:
         if partition is not None:
             partition.rules = dress.rules
             partition.can_delete = dress.can_delete
-            partition.in_sync_min = dress.in_sync_min
+            self._set_in_sync_min(partition)
             partition.advance()  # the durable end may be higher under the new settings
         self.synced([log])
 
@@ -355,7 +355,14 @@ class ReplicaRunner:
         if partition is not None:
             partition.keeper = self if is_shared else None
             partition.in_sync_count = len(replica.partition.isr)
+            self._set_in_sync_min(partition)
             partition.advance()
+
+    def _set_in_sync_min(self, partition: Partition) -> None:
+        """Sets how many must be in sync for acks=all: as in Kafka, never more than the partition has replicas."""
+        replica = None if self._core is None else self._core.partitions.get((partition.topic_id, partition.index))
+        wanted_min = self._topic_configs.config_of(partition.topic).in_sync_min
+        partition.in_sync_min = wanted_min if replica is None else min(wanted_min, len(replica.partition.replicas))
 
     def _show_failed(self, key: Key, log: Log, placed: Placed) -> None:
         """Keeps a failed log visible while this broker is its leader, so that requests get the log's error."""
