@@ -53,8 +53,8 @@ whose rule is also taken out in random worlds name the mutants there, below `tes
 |---|---|---|---|
 {chr(10).join(rows)}
 
-{len(hidden)} of them change nothing that another node or a client can see, because something else prevents the harm.
-Their proofs look at the function itself, so that both safeguards stay:
+{len(hidden)} of them do no harm alone, because another safeguard prevents it. Their proofs look at the function itself,
+so that both safeguards stay:
 
 {chr(10).join(hidden)}
 

@@ -44,7 +44,7 @@ class CoreMutant(NamedTuple):
     worlds: tuple[str, ...] = ()
     """Mutants below tests/simulation that break the same rule and are noticed by random worlds."""
     hidden_by: str = ""
-    """Why nothing changes outside the function: what else prevents the harm."""
+    """The other safeguard that prevents the harm, if the bug does none alone."""
 
 
 def mutant(
@@ -280,8 +280,8 @@ ALL: list[CoreMutant] = [
         Edit(Membership._heartbeat, "extend(asked_ms, ", "extend(self._clock.monotonic_ms(), "),
         proof=with_patch(unit("server/test_replication.py::test_a_lease_counts_from_the_question")),
         reason="the lease is longer than the controller's patience",
-        hidden_by="a heartbeat is given up after a third of a session, and a lease is two thirds of one: both end "
-        "within the session, unless the controller that answered had been replaced",
+        hidden_by="a heartbeat is given up after a third of a session, and a lease is two thirds of one, so that the "
+        "lease still ends with the session; the margin for a controller that answers after it was replaced is gone",
     ),
     mutant(
         "a repeated batch is acknowledged at once, committed or not",
@@ -316,8 +316,8 @@ ALL: list[CoreMutant] = [
         Edit(PartitionLog.append, "partition is None or partition.leader_epoch != epoch", "partition is None"),
         proof=unit("server/test_group_log.py::test_nothing_is_written_in_an_epoch_that_is_over"),
         reason="DID NOT RAISE",
-        hidden_by="a new epoch reaches the shard in the same turn of the loop, before any request, and a partition "
-        "that is not led is not found",
+        hidden_by="a new epoch reaches the shard in the same turn of the loop, before the next request, and a "
+        "partition that is no longer led is not found",
     ),
 ]
 
