@@ -251,6 +251,12 @@ MUTANTS: Final = {
         "some minutes",
         "results/overlap-mutants.md",
     ),
+    "planted": Kind(
+        "tests.simulation.planted",
+        "Subtle bugs in log, replication, server and groups: which test notices which.",
+        "a minute",
+        "results/planted-bugs.md",
+    ),
 }
 
 CAMPAIGN: Final = {

@@ -82,9 +82,9 @@ def seals_beside_a_sync_that_fails(patch: pytest.MonkeyPatch) -> None:
     plant(patch, Edit(upkeep.settle, "if any(segment.base_offset in log.syncing for", "if any(False for"))
 
 
-@caught_by("Start")
+@caught_by("Start", FALSE_DAMAGE)
 def deletes_before_it_is_written_down(patch: pytest.MonkeyPatch) -> None:
-    """Segments are deleted before the manifest holds the new front."""
+    """The manifest keeps the old front: after a crash the log starts at it, or a segment listed there is missing."""
     front = "Front(offset, len(gone))"
     written = f"        await manifest.write(log, disk, log.settled_segments, log.reserve, {front})\n"
     plant(patch, Edit(upkeep.delete_before, written, ""))
@@ -102,9 +102,9 @@ def replaces_before_the_manifest_says_so(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@caught_by("Logs")
+@caught_by("Logs", CONTENTS)
 def forgets_a_removal(patch: pytest.MonkeyPatch) -> None:
-    """A removed log reappears after a power cut."""
+    """A removed log reappears after a power cut, or its records do, in a new log that was created under its name."""
     plant(patch, Edit(DataDirectory._rename, "await self.disk.sync_dir(LOGS)", "pass"))
 
 

@@ -2,11 +2,13 @@
 
 A bug is one edit of one function (`planting`). Its proof is a test with fixed arguments, which takes a second or two;
 the reason is a part of the failure's text, so that a proof that fails for something else does not count. Bugs that need
-a search through worlds are in the other files of mutants.
+a search through worlds are in the other files of mutants. `python -m tests.simulation.planted` runs all proofs and,
+with `--record`, writes docs/results/planted-bugs.md.
 """
 
 import re
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ from penstock.server.broker import Broker
 from penstock.server.groups.group_log import PartitionLog
 from penstock.server.handlers.records import produce_wait
 from penstock.server.handlers.records.produce import ProduceHandler
+from penstock.server.loop.driver import Driver
 from penstock.server.membership.membership import Membership
 from penstock.server.quorum.quorum_log import QuorumLog
 from penstock.server.quorum.quorum_snapshots import SnapshotShelf
@@ -35,12 +38,24 @@ class CoreMutant(NamedTuple):
     name: str
     edits: tuple[Edit, ...]
     proof: Callable[[], object]
+    """A test; its `__name__` is the pytest name below tests/unit."""
     reason: str
     """A regular expression for the kind and text of the exception."""
+    worlds: tuple[str, ...] = ()
+    """Mutants below tests/simulation that break the same rule and are noticed by random worlds."""
+    hidden_by: str = ""
+    """The other safeguard that prevents the harm, if the bug does none alone."""
 
 
-def mutant(name: str, *edits: Edit, proof: Callable[[], object], reason: str) -> CoreMutant:
-    return CoreMutant(name, edits, proof, reason)
+def mutant(
+    name: str,
+    *edits: Edit,
+    proof: Callable[[], object],
+    reason: str,
+    worlds: tuple[str, ...] = (),
+    hidden_by: str = "",
+) -> CoreMutant:
+    return CoreMutant(name, edits, proof, reason, worlds, hidden_by)
 
 
 def unit(test: str, *arguments: object, **named: object) -> Callable[..., object]:
@@ -51,6 +66,7 @@ def unit(test: str, *arguments: object, **named: object) -> Callable[..., object
     def run(*more: object) -> object:
         return getattr(import_module(module), name)(*arguments, *more, **named)
 
+    run.__name__ = test
     return run
 
 
@@ -61,9 +77,20 @@ def three_partitions() -> ClusterWorld:
     return world
 
 
+def in_world(make: Callable[[], ClusterWorld], test: Callable[[ClusterWorld], object]) -> Callable[[], None]:
+    """Runs a test in a world of its own."""
+
+    @wraps(test)
+    def run() -> None:
+        test(make())
+
+    return run
+
+
 def with_patch(test: Callable[[pytest.MonkeyPatch], object]) -> Callable[[], None]:
     """Runs a test that uses a patch itself."""
 
+    @wraps(test)
     def run() -> None:
         with pytest.MonkeyPatch.context() as patch:
             test(patch)
@@ -121,6 +148,7 @@ ALL: list[CoreMutant] = [
         Edit(DataDirectory.commit, "t.cuts == t.log.cuts and ", ""),
         proof=unit("log/test_truncation.py::test_a_round_that_a_cut_overtook_is_not_written_down"),
         reason=r"LedgerEntry.*end_offset",
+        worlds=("log/overlap_mutants.py::records_a_round_that_a_cut_overtook",),
     ),
     mutant(
         "a log that starts anew keeps its producers",
@@ -139,6 +167,7 @@ ALL: list[CoreMutant] = [
             "log/test_recovery.py::test_the_high_watermark_of_a_log_that_lost_its_tail_is_no_higher_than_its_end"
         ),
         reason="last_stable_offset|high_watermark",
+        worlds=("log/overlap_mutants.py::keeps_a_high_watermark_beyond_the_end",),
     ),
     mutant(
         "the undo of a write that found no room is not synced",
@@ -172,6 +201,7 @@ ALL: list[CoreMutant] = [
         Edit(Fetcher.add, "    self._wait_for_sync(following)\n", ""),
         proof=unit("replication/test_replicas.py::test_a_leader_of_before_first_syncs_what_it_wrote"),
         reason="SyncLog",
+        worlds=("replication_core/mutants.py::acknowledges_before_the_sync",),
     ),
     mutant(
         "a follower takes the answer to a fetch of a former leader epoch",
@@ -186,17 +216,32 @@ ALL: list[CoreMutant] = [
             "                records.append(_outdated(wanted, cluster))\n",
             "                pass\n",
         ),
-        proof=lambda: unit("metadata/test_full_disks.py::test_it_cannot_join_or_be_elected_before_there_is_room")(
-            three_partitions()
+        proof=in_world(
+            three_partitions,
+            unit("metadata/test_full_disks.py::test_it_cannot_join_or_be_elected_before_there_is_room"),
         ),
         reason="come late, it does nothing",
     ),
     # --- server
     mutant(
+        "effects leave before the vote that they follow is on disk",
+        Edit(Driver._do, "        self._is_blocked = True\n", ""),
+        proof=unit("server/test_driver.py::test_nothing_overtakes_a_barrier_and_steps_go_on"),
+        reason=r"== \['1', '2'\]",
+        worlds=(
+            "quorum_servers/test_worlds.py::test_a_driver_that_does_not_wait_for_its_state_is_missed",
+            "raft_core/mutants.py::answers_before_the_vote_is_on_disk",
+        ),
+    ),
+    mutant(
         "the quorum's log is reported as synced when it is only written",
         Edit(vars(QuorumLog)["synced_end"].fget, "self.log.durable_end", "self.log.written_end"),
         proof=unit("server/test_quorum_disk.py::test_a_synced_end_survives_the_power"),
         reason=r"\(2, 2\) == \(1, 2\)",
+        worlds=(
+            "quorum_servers/test_worlds.py::test_a_log_that_is_not_synced_is_missed",
+            "raft_core/mutants.py::counts_its_own_log_before_the_sync",
+        ),
     ),
     mutant(
         "a metadata snapshot is renamed into place without a sync",
@@ -213,6 +258,10 @@ ALL: list[CoreMutant] = [
             is_sure=False,
         ),
         reason="_previous_epoch",
+        worlds=(
+            "page_cache_servers/test_worlds.py::takes_power_cuts_for_kills",
+            "replication_core/mutants.py::r10_vouches_for_what_it_has_lost",
+        ),
     ),
     mutant(
         "a broker with a damaged ledger vouches for what it had",
@@ -231,6 +280,8 @@ ALL: list[CoreMutant] = [
         Edit(Membership._heartbeat, "extend(asked_ms, ", "extend(self._clock.monotonic_ms(), "),
         proof=with_patch(unit("server/test_replication.py::test_a_lease_counts_from_the_question")),
         reason="the lease is longer than the controller's patience",
+        hidden_by="a heartbeat is given up after a third of a session, and a lease is two thirds of one, so that the "
+        "lease still ends with the session; the margin for a controller that answers after it was replaced is gone",
     ),
     mutant(
         "a repeated batch is acknowledged at once, committed or not",
@@ -258,12 +309,15 @@ ALL: list[CoreMutant] = [
         ),
         proof=unit("coordinator/test_offsets.py::test_a_commit_of_the_last_generation_is_refused_while_others_join"),
         reason="ILLEGAL_GENERATION",
+        worlds=("groups_core/mutants.py::takes_commits_of_any_generation",),
     ),
     mutant(
         "a coordinator appends in a leader epoch that is over",
         Edit(PartitionLog.append, "partition is None or partition.leader_epoch != epoch", "partition is None"),
         proof=unit("server/test_group_log.py::test_nothing_is_written_in_an_epoch_that_is_over"),
         reason="DID NOT RAISE",
+        hidden_by="a new epoch reaches the shard in the same turn of the loop, before the next request, and a "
+        "partition that is no longer led is not found",
     ),
 ]
 

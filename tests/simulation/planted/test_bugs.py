@@ -1,6 +1,7 @@
 """Each subtle bug is noticed by its proof, for its reason; and each proof holds without the bug."""
 
 import re
+from importlib import import_module
 
 import pytest
 
@@ -19,6 +20,14 @@ def test_the_proof_notices(mutant: CoreMutant) -> None:
     assert found is not None, f"went unnoticed: {mutant.name}"
     assert re.search(mutant.reason, found), f"{mutant.name} was noticed for another reason: {found}"
     assert why_not(mutant.proof) is None, "what was planted is still there"
+
+
+def test_mutants_of_worlds_that_are_named_exist() -> None:
+    for mutant in ALL:
+        for each in mutant.worlds:
+            path, _, name = each.partition("::")
+            module = import_module("tests.simulation." + path.removesuffix(".py").replace("/", "."))
+            assert callable(getattr(module, name, None)), f"{mutant.name}: {each}"
 
 
 def test_a_piece_that_is_gone_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
