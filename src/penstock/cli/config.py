@@ -23,9 +23,9 @@ def check(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check the file of a broker before it starts, as `penstock server` does.
+    """Check the file of a broker before it starts.
 
-    It reports errors (typos, values out of bounds, contradictions), refusals (what must not be ignored and is not there
+    It validates as `penstock server` does, and reports errors (typos, values out of bounds, contradictions), refusals (what must not be ignored and is not there
     yet), and settings without effect. Exit code 1 if `penstock server` would not start: with errors or refusals.
     """
     from penstock.cli.settings.settings_file import from_environment, read_settings
