@@ -25,8 +25,9 @@ def check(
 ) -> None:
     """Check the file of a broker before it starts.
 
-    It validates as `penstock server` does, and reports errors (typos, values out of bounds, contradictions), refusals (what must not be ignored and is not there
-    yet), and settings without effect. Exit code 1 if `penstock server` would not start: with errors or refusals.
+    It validates as `penstock server` does, and reports errors (typos, values out of bounds, contradictions), refusals
+    (what must not be ignored and is not there yet), and settings without effect. Exit code 1 if `penstock server` would
+    not start: with errors or refusals.
     """
     from penstock.cli.settings.settings_file import from_environment, read_settings
     from penstock.cli.settings.validation import validate

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.sandbox.nodes import LocalCluster
-from penstock.cli.settings.setting_errors import setting_errors
+from penstock.cli.settings.validation import validate
 
 SAFE = {"default.replication.factor": "3", "min.insync.replicas": "2", "offsets.topic.replication.factor": "3"}
 
@@ -23,7 +23,7 @@ def test_topics_of_three_nodes_have_three_replicas_of_which_two_must_be_in_sync(
     for node in cluster.nodes:
         settings = settings_of(cluster, node.node_id)
         assert settings.items() >= SAFE.items()
-        assert setting_errors(settings) == []
+        assert validate(settings).is_usable
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -35,4 +35,4 @@ def test_fewer_nodes_have_kafkas_defaults_also_when_others_join(tmp_path: Path, 
     for node in cluster.nodes:
         settings = settings_of(cluster, node.node_id)
         assert settings.keys().isdisjoint({"default.replication.factor", "min.insync.replicas"})
-        assert setting_errors(settings) == []
+        assert validate(settings).is_usable
