@@ -20,10 +20,10 @@ from tests.simulation.kit import seed_runs
 from tests.simulation.kit.regressions import seeds_of
 from tests.simulation.kit.seed_runs import output_of_process
 
-SEEDS = 120
+SEEDS = 80
 CHUNK = 20
 FRESH = SystemRandom().randrange(10**9, 10**12)
-FRESH_PER_CHUNK = 4
+FRESH_PER_CHUNK = 6
 
 
 run_all = partial(seed_runs.run_all, run_seed, "controllers_on_quorum")

@@ -17,10 +17,10 @@ from tests.simulation.kit.seed_runs import output_of_process
 from tests.simulation.one_server.operated_node import OperatedNode
 from tests.simulation.one_server.world import Poor, run_seed
 
-SEEDS = 200
+SEEDS = 120
 CHUNK = 20
 FRESH = SystemRandom().randrange(10**9, 10**12)
-FRESH_PER_CHUNK = 2
+FRESH_PER_CHUNK = 4
 
 
 run_all = partial(seed_runs.run_all, run_seed, "one_server")

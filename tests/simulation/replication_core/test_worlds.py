@@ -21,10 +21,10 @@ from tests.simulation.replication_core.faults import run_seed
 from tests.simulation.replication_core.options import FAULTS, draw_options
 from tests.simulation.replication_core.world import Broker
 
-SEEDS = 240
+SEEDS = 160
 CHUNK = 40
 FRESH = SystemRandom().randrange(10**9, 10**12)
-FRESH_PER_CHUNK = 6
+FRESH_PER_CHUNK = 9
 
 
 run_all = partial(seed_runs.run_all, run_seed, "replication_core")
