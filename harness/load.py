@@ -211,18 +211,25 @@ class Writer(Client):
         self.is_finished = True
         self._stopping.set()
         self.join(ASK_S)
-        try:
+        with self._problem_of_errors():
             self._producer.flush(max(0.0, deadline - time.monotonic()))
-        except (confluent_kafka.KafkaException, SystemError) as error:  # the latter after a fatal error
-            self.problems.append(f"{self.name}: {error}")
         if self._sent != self._ended:
             self.problems.append(f"{self.name}: {self._sent - self._ended} records were never answered")
 
     def give_up(self) -> None:
         """Purges unacknowledged records, so that they are not sent again."""
         if self._producer is not None:
-            self._producer.purge()
-            self._producer.poll(0)
+            with self._problem_of_errors():
+                self._producer.purge()
+                self._producer.poll(0)
+
+    @contextmanager
+    def _problem_of_errors(self) -> Iterator[None]:
+        """Adds an error of the producer to the problems; every later call raises a fatal error again."""
+        try:
+            yield
+        except (confluent_kafka.KafkaException, SystemError) as error:  # the latter after a fatal error
+            self.problems.append(f"{self.name}: {error}")
 
     def leave(self) -> None:
         """Stops, purges unacknowledged records and drops the producer, so that it no longer reconnects."""

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Final
 
+import confluent_kafka
 import pytest
 
+from harness.load import Writer
 from penstock.model.errors import ErrorCode
 from tests.system import cluster_faults, wide_cuts
 from tests.system.cluster_faults import ALL_KILLS, CUTS, KILLS, ONE_CUTS, PAUSES, POWER_CUTS, ROTS, WHOLE_S, run
@@ -111,3 +113,16 @@ def test_what_is_out_of_order_needs_a_reason() -> None:
 def test_a_line_that_a_kill_cut_off_is_no_fate() -> None:
     lines = ["10 orders-0 5 0 7 45\n", "11 orders-0 5 0"]
     assert list(fates_in(lines)) == [Fate(10, "orders-0", 5, 0, 7, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
+
+
+def test_a_fatal_error_at_the_end_is_a_problem_and_ends_no_run() -> None:
+    """librdkafka raises a fatal error again from every call, also from those that only clean up."""
+
+    class Dead:
+        def purge(self) -> None:
+            raise confluent_kafka.KafkaException("out of order")
+
+    writer = Writer("w0", "127.0.0.1:1", [("orders", 0)], rate=1.0, seed=1)
+    writer._producer = Dead()
+    writer.give_up()
+    assert writer.problems == ["w0: out of order"]
