@@ -116,7 +116,7 @@ def test_a_line_that_a_kill_cut_off_is_no_fate() -> None:
 
 
 def test_a_fatal_error_at_the_end_is_a_problem_and_ends_no_run() -> None:
-    """librdkafka raises a fatal error again from every call, also from those that only clean up."""
+    """After a fatal error every later call of librdkafka raises it again, also a call that only cleans up."""
 
     class Dead:
         def purge(self) -> None:

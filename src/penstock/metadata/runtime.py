@@ -246,7 +246,8 @@ class ControllerRuntime:
             return
         reading = self.controller if self._fresh is None else self._fresh
         try:
-            reading.advance(self._apply_all(reading.image, event.records))
+            if event.records:  # an entry of the quorum itself has none: the image stays the same object
+                reading.advance(self._apply_all(reading.image, event.records))
         except InconsistentRecord as error:
             self._give_up(f"the metadata log cannot be read: {error}", "restore it from a backup")
             return

@@ -196,7 +196,7 @@ class ControllerMachine(Machine):
 
     def _read_snapshot(self, effect: events.ReadSnapshot) -> None:
         end_offset = effect.snapshot.end_offset
-        self._post(events.LogRead(effect.number, tuple(records_of(self._cluster.images[end_offset])), end_offset))
+        self._post(events.LogRead(effect.number, self._cluster.records_up_to(end_offset), end_offset))
 
     def _tell(self, report: Report) -> None:
         if self._raft_node.world.story is not None:
@@ -423,6 +423,7 @@ class Cluster:
         """The committed image after each number of entries."""
         self._applied: dict[tuple[int, int], tuple[Image, Image, Sequence[MetadataRecord]]] = {}
         self._compared: dict[tuple[int, int], tuple[Changes, Image, Image]] = {}
+        self._snapshots: dict[int, tuple[MetadataRecord, ...]] = {}
         self.leaving: set[int] = set()
         self.checks = Checks(self)
         self.answers = 0
@@ -488,10 +489,27 @@ class Cluster:
 
     def apply_all(self, image: Image, records: Sequence[MetadataRecord]) -> Image:
         """Applies the same records to the same image once for all nodes."""
+        nothing = self.images[0]
+        if not image.brokers and not image.features and image == nothing:
+            image = nothing  # every life of a node begins with an empty image of its own
         known = self._applied.get((id(image), id(records)))
         if known is None:
             known = self._applied[id(image), id(records)] = (applied(image, records), image, records)
         return known[0]
+
+    def records_up_to(self, end_offset: int) -> tuple[MetadataRecord, ...]:
+        """The records of a snapshot. Applied to an empty image they give an image equal to the committed one.
+
+        Then nodes that load the snapshot continue with the committed image itself, so that `apply_all` finds what other
+        nodes have computed.
+        """
+        known = self._snapshots.get(end_offset)
+        if known is None:
+            image, nothing = self.images[end_offset], self.images[0]
+            known = self._snapshots[end_offset] = tuple(records_of(image))
+            if applied(nothing, known) == image:
+                self._applied[id(nothing), id(known)] = (image, nothing, known)
+        return known
 
     # --- the network ----------------------------------------------------------------------------------------------
 
