@@ -23,7 +23,7 @@ from penstock.metadata.image import Image
 from penstock.metadata.index import PartitionEntry
 from penstock.model.errors import ErrorCode
 from tests.revision import revision
-from tests.simulation.log.campaign import RESULTS
+from tests.simulation.kit.results import RESULTS
 from tests.unit.metadata.cluster_world import ClusterWorld
 
 STEP_MS: Final = 100

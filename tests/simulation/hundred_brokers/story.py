@@ -27,7 +27,7 @@ from tests.simulation.hundred_brokers.world import (
     Meter,
     Seat,
 )
-from tests.simulation.log.campaign import RESULTS
+from tests.simulation.kit.results import RESULTS
 
 REPLICAS: Final = 3
 PARTITIONS_PER_TOPIC: Final = 100

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from tests.code_digest import SOURCES, code_digest
 from tests.revision import revision
-from tests.simulation.log.campaign import RESULTS
+from tests.simulation.kit.results import RESULTS
 
 CHUNK = 50
 FIRST_OF_CAMPAIGN = 1_000_000

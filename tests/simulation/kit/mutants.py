@@ -18,7 +18,7 @@ import pytest
 from tests.revision import revision
 from tests.simulation.kit.invariants import reason_of
 from tests.simulation.kit.regressions import remember, seed_that_caught
-from tests.simulation.log.campaign import RESULTS
+from tests.simulation.kit.results import RESULTS
 
 STARTS = range(0, 50_000, 10_000)
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]

@@ -16,17 +16,16 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
 from penstock.log.settings import Durability
 from tests.revision import revision
+from tests.simulation.kit.results import RESULTS
 from tests.simulation.log.faults import run_failing_syncs, run_flip, run_full_disk
 from tests.simulation.log.histories import run_history
 from tests.simulation.log.overlaps import run_overlaps
 
-RESULTS = Path(__file__).parents[3] / "docs" / "results"
 KINDS: dict[str, tuple[Callable[[int], object], float]] = {
     "power cuts, fsync": (partial(run_history, durability=Durability.FSYNC), 1.0),
     "power cuts, replicated": (partial(run_history, durability=Durability.REPLICATED), 1.0),

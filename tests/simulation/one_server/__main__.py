@@ -19,7 +19,7 @@ from time import process_time
 from typing import Any
 
 from tests.revision import revision
-from tests.simulation.log.campaign import RESULTS
+from tests.simulation.kit.results import RESULTS
 from tests.simulation.one_server.world import Run, run_seed
 
 SHOWN = ("power cut", "kill", "clean stop", "disk error", "full disk", "partition", "clog", "reset", "pause", "clock")

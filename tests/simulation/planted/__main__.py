@@ -14,7 +14,7 @@ from types import CodeType
 import pytest
 
 from tests.revision import revision
-from tests.simulation.log.campaign import RESULTS
+from tests.simulation.kit.results import RESULTS
 from tests.simulation.planted.bugs import ALL, CoreMutant
 
 TESTS = Path(__file__).with_name("test_bugs.py")

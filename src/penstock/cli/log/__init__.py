@@ -1,1 +1,4 @@
-"""`penstock log …`: reads the files of a log, without a broker."""
+"""`penstock log …`: reads the files of a log, without a broker.
+
+Invariant: files are read, never changed.
+"""

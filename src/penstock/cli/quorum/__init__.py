@@ -1,1 +1,4 @@
-"""`penstock quorum status …`: shows and changes the metadata quorum."""
+"""`penstock quorum status …`: shows and changes the metadata quorum.
+
+Invariant: voters are changed one at a time.
+"""

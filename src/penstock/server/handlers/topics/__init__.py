@@ -1,1 +1,4 @@
-"""APIs of topics and settings: metadata, creation, deletion, moves, configurations."""
+"""APIs of topics and settings: metadata, creation, deletion, moves, configurations.
+
+Invariant: topics, and the settings of the cluster, are changed by the active controller only.
+"""

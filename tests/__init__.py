@@ -1,0 +1,1 @@
+"""Tests by kind: `unit property scenarios golden simulation system compatibility spark fuzz`."""

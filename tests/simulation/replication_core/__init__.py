@@ -1,0 +1,4 @@
+"""Worlds of the replication core: the steppers of three to five brokers on model logs.
+
+Checked: `checks`. Faults: `faults`.
+"""
