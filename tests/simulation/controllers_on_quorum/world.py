@@ -604,4 +604,4 @@ class ClusterWorld(World):
     def __init__(self, seed: int, options: Options, *, story: Callable[[str], None] | None = None) -> None:
         super().__init__(seed, options.quorum, machine_factory=ControllerMachine, story=story)
         self.cluster = Cluster(self, options)
-        self.on_committed = self.cluster.committed
+        self.committed.connect(self.cluster.committed)

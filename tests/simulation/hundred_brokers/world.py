@@ -1,4 +1,4 @@
-"""A world of a hundred brokers and more: a quorum of real raft cores, a real controller core, lightweight brokers.
+"""A world of a hundred brokers and more: a quorum of real raft cores, the deployed controller, lightweight brokers.
 
 Voters and brokers are raft cores (`raft_core.world`), brokers as observers; so the load that a hundred followers of the
 metadata log put on its leader is real. The active controller decides one command at a time, and each takes as long in
@@ -9,33 +9,38 @@ without the world around them and without the sockets of a server.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import process_time
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
-from penstock.metadata.cluster_commands import AlterPartition, Heartbeat, NewIsr, Tick
+from penstock.metadata import events
+from penstock.metadata.cluster_commands import AlterPartition, Heard, Heartbeat, NewIsr, Tick
 from penstock.metadata.commands import RegisterBroker
-from penstock.metadata.controller import Controller
 from penstock.metadata.declare import MetadataRecord
+from penstock.metadata.draft import applied
 from penstock.metadata.frames import encode_record
 from penstock.metadata.image import Image, Partition
 from penstock.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
-    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
 )
+from penstock.metadata.runtime import ENCODED_AT_ONCE, Appended, ControllerRuntime, LeadershipLost
 from penstock.metadata.settings.layers import BrokerSettings
-from penstock.metadata.view import ELR_FEATURE
+from penstock.metadata.view import ELR_FEATURE, Pieces
 from penstock.model.errors import ErrorCode
+from penstock.model.report import Report
 from penstock.model.shard import Command
 from penstock.raft.effects import Effect, LeaderKnown
 from penstock.raft.events import Asked, Event
 from penstock.raft.raft import NotLeader
 from penstock.raft.settings import QuorumSettings
 from penstock.replication.settings import CHANGES_PER_REQUEST_MAX, RESEND_MS
+from penstock.server.loop.driver import Driver
+from tests.simulation.kit.heap_port import HeapPort, HeapTimer, Work, raise_again
 from tests.simulation.raft_core.disk import Entry
 from tests.simulation.raft_core.options import CALM
 from tests.simulation.raft_core.world import Chance, CheckedRaft, Machine, Node, World
@@ -59,8 +64,9 @@ IMAGES_KEPT: Final = 500
 PROBE_MS: Final = 20.0
 RAFT: Final = "raft "
 """The prefix of names of work that the quorum does, and not the controller."""
-HEARING: Final = "hearing"
 TAKING_OVER: Final = "taking over"
+PUBLISHING: Final = "publishing"
+"""What the active controller does when its decisions are committed."""
 FEATURE: Final = BrokerFeature(name=ELR_FEATURE, min_supported_version=0, max_supported_version=1)
 
 
@@ -81,9 +87,9 @@ class Meter:
         self.records = 0
         self.record_bytes = 0
 
-    def add(self, kind: str, cpu_s: float) -> None:
+    def add(self, kind: str, cpu_s: float, times: int = 1) -> None:
         spent = self.spent.setdefault(kind, Spent())
-        spent.times += 1
+        spent.times += times
         spent.cpu_s += cpu_s
         spent.longest_s = max(spent.longest_s, cpu_s)
 
@@ -104,27 +110,92 @@ class Batch:
     """The records of one decision of a controller."""
 
     records: tuple[MetadataRecord, ...]
-    image: Image | None
-    """The image after it, computed once for all nodes; it is dropped once the batch is committed."""
 
 
-class Asking(NamedTuple):
-    """A command in the queue of a controller."""
+class SeatPort(HeapPort[int]):
+    """The port of a controller that takes its time: timers that are due wait behind the commands before them."""
 
-    command: Command[Any]
-    answer: Callable[[Any], None]
+    def __init__(self, node: Node, serve: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__(node)
+        self._serve = serve
+
+    def _fire(self, timer: HeapTimer) -> None:
+        if timer.callback is not None:
+            self._serve(partial(super()._fire, timer))
 
 
-class Pending(NamedTuple):
-    """A response that waits until everything known at its decision is committed."""
+class LedLog:
+    """The metadata log of a node, as its controller appends to it."""
 
-    end_offset: int
-    answer: Callable[[Any], None]
-    reply: Any
+    def __init__(self, seat: "Seat") -> None:
+        self._seat = seat
+
+    @property
+    def end_offset(self) -> int:
+        return self._seat.log_end
+
+    def is_led(self, epoch: int) -> bool:
+        return self._seat.is_led(epoch)
+
+    def encode(self, records: Sequence[MetadataRecord]) -> Pieces[int]:
+        """Encodes the records in pieces, and returns their size."""
+        size_bytes = 0
+        for at in range(0, len(records), ENCODED_AT_ONCE):
+            size_bytes += sum(len(encode_record(record)) for record in records[at : at + ENCODED_AT_ONCE])
+            yield
+        return size_bytes
+
+    def append(self, epoch: int, records: Sequence[MetadataRecord], encoded: int | None = None) -> Appended:
+        size_bytes = sum(len(encode_record(record)) for record in records) if encoded is None else encoded
+        return Appended(self._seat.append(epoch, tuple(records), size_bytes), size_bytes)
+
+
+class MeteredController:
+    """The deployed controller; the CPU of its steps is metered while it is active."""
+
+    def __init__(self, runtime: ControllerRuntime, meter: Callable[[str, float, bool], None]) -> None:
+        self._runtime = runtime
+        self._meter = meter
+        self._large = ""
+        """The last command that was carried out in pieces."""
+
+    @property
+    def wake_at(self) -> int | None:
+        return self._runtime.wake_at
+
+    def step(self, event: events.Event, now: int) -> list[events.Effect]:
+        was_active = self._runtime.is_active
+        began = process_time()
+        effects = self._runtime.step(event, now)
+        spent_s = process_time() - began
+        if was_active or self._runtime.is_active:
+            self._meter(self._kind(event, is_new=not was_active), spent_s, isinstance(event, events.TurnCame))
+        return effects
+
+    def _kind(self, event: events.Event, *, is_new: bool) -> str:
+        match event:
+            case events.Asked():
+                self._large = type(event.command).__name__
+                return self._large
+            case events.TurnCame():
+                return self._large
+            case events.TimePassed():
+                return Tick.__name__
+        return TAKING_OVER if is_new else PUBLISHING
+
+
+class Follower(Machine):
+    """The metadata of a broker: only how far it is applied."""
+
+    def apply_up_to(self, high_watermark: int) -> None:
+        self.applied = high_watermark
 
 
 class Seat(Machine):
-    """The controller of a voter in one life of its node; for brokers only the applied offset."""
+    """The controller of a voter in one life of its node: the deployed one, which takes its time.
+
+    Requests, timers and turns wait in one queue, as on the event loop of a server.
+    """
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -132,135 +203,161 @@ class Seat(Machine):
         self._raft_node = node
         self._cluster = node.world.cluster
         chance = Chance(node.world.streams.stream("seat", f"{node.node_id}-{node.life}"))
-        self.controller = Controller(node.node_id, self._cluster.settings, chance)
-        self.led_epoch: int | None = None
-        self.is_active = False
-        self._start_offset = 0
-        self._decided_end = 0
-        self._queue: deque[Asking] = deque()
-        self._pending: deque[Pending] = deque()
+        self.runtime = ControllerRuntime(
+            node.node_id, self._cluster.settings, chance, LedLog(self), ((ELR_FEATURE, 1),), self._cluster.apply_all
+        )
+        self._driver: Driver[events.Event, events.Effect, int, Work] = Driver(
+            MeteredController(self.runtime, self._spend),
+            SeatPort(node, self._serve),
+            {
+                events.ReadLog: self._read,
+                events.ReadSnapshot: self._fail,
+                events.Publish: self._publish,
+                events.Answer: self._answer,
+                events.Refuse: self._refuse,
+                events.TakeTurn: self._take_turn,
+                events.RoleChanged: self._publish,
+                events.Mistaken: self._fail,
+                events.GoOffline: self._fail,
+                Report: self._publish,
+            },
+            time_passed=events.TimePassed(),
+            on_broken=raise_again,
+        )
+        self._life = node.life
+        self._queue: deque[Callable[[], None]] = deque()
         self._is_busy = False
-        self._ticks_at: float | None = None
+        self._records = 0
+        """Records appended since the controller was busy the last time."""
+        self._raft_s = 0.0
+        """CPU of the quorum within the current step."""
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        self._tickets = 0
 
     @property
-    def image(self) -> Image:
-        """The committed state, as far as this node knows."""
-        return self._cluster.images[self.applied]
+    def is_active(self) -> bool:
+        return self.runtime.is_active
+
+    @property
+    def applied(self) -> int:
+        return self.runtime.position
+
+    @applied.setter
+    def applied(self, _end_offset: int) -> None:
+        """Ignored: the runtime owns the position."""
 
     # --- events of the quorum -------------------------------------------------------------------------------------
 
     def leader_known(self, news: LeaderKnown) -> None:
-        self.led_epoch, self.is_active = None, False
-        self._queue.clear()
-        self._pending.clear()
-        if news.leader_id == self._raft_node.node_id:
-            self.led_epoch, self._start_offset = news.epoch, news.start_offset
-            self._begin_if_all_is_committed()
+        self._driver.post(events.LeaderKnown(news.leader_id, news.epoch, news.start_offset))
 
     def apply_up_to(self, high_watermark: int) -> None:
-        self.applied = high_watermark
-        self._begin_if_all_is_committed()
-        while self._pending and self._pending[0].end_offset <= high_watermark:
-            pending = self._pending.popleft()
-            pending.answer(pending.reply)
+        self._driver.post(events.Committed(high_watermark))
 
-    def _begin_if_all_is_committed(self) -> None:
-        if self.led_epoch is not None and not self.is_active and self.applied > self._start_offset:
-            self._raft_node.world.after(0.0, self._begin, self.led_epoch)
+    # --- the log --------------------------------------------------------------------------------------------------
 
-    def _begin(self, epoch: int) -> None:
-        if epoch != self.led_epoch or self.is_active or self._raft_node.machine is not self:
-            return
-        self.is_active = True
-        self._decided_end = self.applied
-        began = process_time()
-        self.controller.revert(self.image)
-        self.controller.begin(self._raft_node.now)
-        assert self.controller.index.image is self.image
-        self._cluster.meter.add(TAKING_OVER, process_time() - began)
-        if not self.image.features:
-            self._record((FeatureLevelRecord(name=ELR_FEATURE, feature_level=1),))
-        self._tick_in(0.0)
+    @property
+    def log_end(self) -> int:
+        return self._raft_node.disk.log.end_offset * STRIDE
 
-    # --- decisions ------------------------------------------------------------------------------------------------
+    def is_led(self, epoch: int) -> bool:
+        raft = self._raft_node.raft
+        return raft is not None and self._raft_node.machine is self and raft.leader is not None and raft.epoch == epoch
+
+    def append(self, epoch: int, records: tuple[MetadataRecord, ...], size_bytes: int) -> int:
+        assert len(records) < STRIDE
+        meter, began = self._cluster.meter, process_time()
+        end_offset = self._raft_node.append_batch(epoch, Batch(records))
+        self._raft_s += process_time() - began
+        self._records += len(records)
+        meter.records += len(records)
+        meter.record_bytes += size_bytes
+        return end_offset
+
+    def _read(self, effect: events.ReadLog) -> None:
+        for offset in range(effect.offset, effect.end_offset):
+            batch = self._raft_node.disk.log.entry(offset).content
+            records = batch.records if isinstance(batch, Batch) else ()
+            end_offset = offset + 1 if offset + 1 == effect.end_offset else None
+            self._driver.post(events.LogRead(effect.number, records, end_offset, len(records)))
+
+    # --- commands -------------------------------------------------------------------------------------------------
 
     def submit(self, command: Command[Any], answer: Callable[[Any], None]) -> None:
-        """Queues a request; a heartbeat counts as a sign of life at once."""
+        """Queues a request."""
+        if self.is_active:
+            self._serve(partial(self._ask, command, answer))
+
+    def lose(self, broker_id: int, epoch: int) -> None:
+        """Notes that a probe found no process of a broker."""
+        self._driver.post(events.BrokerLost(broker_id, epoch))
+
+    def _ask(self, command: Command[Any], answer: Callable[[Any], None]) -> None:
+        if isinstance(command, RegisterBroker):
+            command = replace(command, epoch=self.log_end)
+        elif isinstance(command, Heartbeat):
+            command = replace(command, log_end=self.log_end)
+            if not command.wants_shutdown:
+                self._hear(command, answer)
+                return
+        self._tickets += 1
+        self._waiting[self._tickets] = answer
+        self._driver.post(events.Asked(self._tickets, command))
+
+    def _hear(self, command: Heartbeat, answer: Callable[[Any], None]) -> None:
+        """Answers a heartbeat at once, from the committed state, as a server does."""
         if not self.is_active:
             return
-        if isinstance(command, Heartbeat):
-            command = replace(command, log_end=self._raft_node.disk.log.end_offset * STRIDE)
-            began = process_time()
-            self.controller.hear(command, self._raft_node.now)
-            self._cluster.meter.add(HEARING, process_time() - began)
-        self._queue.append(Asking(command, answer))
+        began = process_time()
+        heard = self._driver.call(lambda: self.runtime.heartbeat(command, self._raft_node.now))
+        self._spend(Heartbeat.__name__, process_time() - began)
+        if isinstance(heard, Heard):
+            answer(heard)
+
+    def _spend(self, kind: str, cpu_s: float, goes_on: bool = False) -> None:
+        """Meters a step without what the quorum has spent in it."""
+        raft_s, self._raft_s = self._raft_s, 0.0
+        self._cluster.meter.add(kind, cpu_s - raft_s, times=0 if goes_on else 1)
+
+    def _serve(self, work: Callable[[], None]) -> None:
+        """Does a piece of work after those before it; each takes virtual time."""
+        self._queue.append(work)
         self._cluster.queue_most = max(self._cluster.queue_most, len(self._queue))
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._is_busy or not self._queue or not self.is_active:
+        if self._is_busy or not self._queue or self._raft_node.life != self._life:
             return
-        command, answer = self._queue.popleft()
         self._is_busy = True
-        records = self._decide(command, answer)
+        self._queue.popleft()()
+        records, self._records = self._records, 0
         self._raft_node.world.after(COMMAND_MS + RECORD_MS * records, self._is_free)
 
     def _is_free(self) -> None:
         self._is_busy = False
         self._go_on()
 
-    def _tick_in(self, delay_ms: float) -> None:
-        at = self._raft_node.world.time_ms + delay_ms
-        if self._ticks_at is None or at < self._ticks_at:
-            self._ticks_at = at
-            self._raft_node.world.after(delay_ms, self._tick, at)
+    # --- effects --------------------------------------------------------------------------------------------------
 
-    def _tick(self, at: float) -> None:
-        if at == self._ticks_at and self.is_active:
-            self._ticks_at = None
-            self._queue.append(Asking(Tick(), lambda _reply: None))
-            self._go_on()
+    def _publish(self, _effect: object) -> None:
+        """Does nothing: brokers look at the committed image."""
 
-    def _decide(self, command: Command[Any], answer: Callable[[Any], None]) -> int:
-        """Decides, encodes and applies, as a server does; returns the number of records."""
-        if isinstance(command, RegisterBroker):
-            command = replace(command, epoch=self._raft_node.disk.log.end_offset * STRIDE)
-        now = self._raft_node.now
-        began = process_time()
-        if isinstance(command, Tick):
-            self.controller.time_passes(now)
-        decision = self.controller.decide(command, now)
-        spent_s = process_time() - began
-        if decision.records:
-            spent = self._record(decision.records)
-            if spent is None:
-                return 0
-            spent_s += spent
-        self._cluster.meter.add(type(command).__name__, spent_s)
-        self._pending.append(Pending(self._decided_end, answer, decision.reply))
-        self.apply_up_to(self.applied)
-        for change in decision.changes:
-            self._tick_in(max(0.0, float(change.at_ms - now)))
-        return len(decision.records)
+    def _take_turn(self, _effect: events.TakeTurn) -> None:
+        self._serve(partial(self._driver.post, events.TurnCame()))
 
-    def _record(self, records: tuple[MetadataRecord, ...]) -> float | None:
-        """Appends records; returns CPU seconds, or None if this node no longer leads."""
-        assert len(records) < STRIDE
-        meter = self._cluster.meter
-        began = process_time()
-        for record in records:
-            meter.record_bytes += len(encode_record(record))
-            self.controller.apply(record)
-        assert self.controller.index.image is self.controller.image
-        spent_s = process_time() - began
-        meter.records += len(records)
-        assert self.led_epoch is not None
-        try:
-            self._decided_end = self._raft_node.append_batch(self.led_epoch, Batch(records, self.controller.image))
-        except NotLeader:
-            self.is_active = False
-            return None
-        return spent_s
+    def _answer(self, effect: events.Answer) -> None:
+        self._waiting.pop(effect.ticket)(effect.reply)
+
+    def _refuse(self, effect: events.Refuse) -> None:
+        """Drops the request; a broker sends it again."""
+        del self._waiting[effect.ticket]
+
+    def _fail(self, effect: object) -> NoReturn:
+        raise AssertionError(f"{self._raft_node}: {effect}")
+
+
+def machine_of(node: Node) -> Machine:
+    return Seat(node) if node.node_id <= VOTERS else Follower(node)
 
 
 class MeteredRaft(CheckedRaft):
@@ -303,8 +400,12 @@ class BigNode(Node):
             self.broker.stop()
 
     def append_batch(self, epoch: int, batch: Batch) -> int:
+        """Appends a decision of the controller; effects wait for the end of a step, if one runs."""
         began = process_time()
-        end_offset = self.append_now(epoch, batch)  # effects wait for the end of a step, if one runs
+        try:
+            end_offset = self.append_now(epoch, batch)
+        except NotLeader:
+            raise LeadershipLost from None
         self.world.cluster.meter.add(f"{RAFT}append", process_time() - began)
         return end_offset
 
@@ -373,7 +474,7 @@ class Broker:
         if life != self.life or not self.is_up:
             return
         self._cluster.after(self._cluster.heartbeat_ms * (0.9 + 0.2 * self._random.random()), self._beat, life)
-        end = self._node.seat.applied * STRIDE
+        end = self._node.machine.applied * STRIDE
         command = Heartbeat(self.broker_id, self.epoch, end - 1, log_end=0, wants_shutdown=self.wants_shutdown)
 
         def answered(reply: Any) -> None:
@@ -437,8 +538,10 @@ class Cluster:
         self.meter = Meter()
         self.end = 0
         """The number of committed entries."""
-        self.images: dict[int, Image] = {0: Image()}
-        """The committed image after each number of entries: the newest ones."""
+        self.image = Image()
+        """The committed image."""
+        self._applied: dict[int, tuple[Sequence[MetadataRecord], Image]] = {}
+        """The newest batches of records, by identity, and the image after each."""
         self.queue_most = 0
         self.fenced_alive = 0
         """How often a running broker was fenced."""
@@ -456,9 +559,16 @@ class Cluster:
                 node.broker = Broker(self, node, f"rack-{node.node_id % racks}")
                 self.brokers[node.node_id] = node.broker
 
-    @property
-    def image(self) -> Image:
-        return self.images[self.end]
+    def apply_all(self, image: Image, records: Sequence[MetadataRecord]) -> Image:
+        """Applies a batch once for all nodes: its place in the log is the same everywhere."""
+        if not records:
+            return image
+        known = self._applied.get(id(records))
+        if known is None:
+            known = self._applied[id(records)] = (records, applied(image, records))
+            if len(self._applied) > IMAGES_KEPT:
+                del self._applied[next(iter(self._applied))]
+        return known[1]
 
     def after(self, delay_ms: float, call: Callable[..., None], *arguments: Any) -> None:
         self.world.after(delay_ms, call, *arguments)
@@ -507,7 +617,7 @@ class Cluster:
 
     def _lose(self, broker_id: int, epoch: int) -> None:
         if self.active is not None:
-            self.active.controller.lose(broker_id, epoch)
+            self.active.lose(broker_id, epoch)
 
     # --- committed metadata ---------------------------------------------------------------------------------------
 
@@ -515,11 +625,8 @@ class Cluster:
         before = after = self.image
         batch = entry.content
         if isinstance(batch, Batch):
-            assert batch.image is not None
-            after, batch.image = batch.image, None
+            self.image = after = self.apply_all(before, batch.records)
         self.end += 1
-        self.images[self.end] = after
-        self.images.pop(self.end - IMAGES_KEPT, None)
         if isinstance(batch, Batch):
             self._take_in(batch.records, before, after)
 
@@ -607,9 +714,9 @@ class BigWorld(World):
         quorum = CALM._replace(
             voters=VOTERS, spares=brokers, delay_ms=0.5, sync_ms=1.0, settings=QuorumSettings(fetch_bytes_max=250)
         )
-        super().__init__(seed, quorum, machine_factory=Seat)
+        super().__init__(seed, quorum, machine_factory=machine_of)
         self.cluster = Cluster(self, racks, settings or {}, partition_bytes)
-        self.on_committed = self.cluster.committed
+        self.committed.connect(self.cluster.committed)
         self.events_before = 0
         self.counts: Counter[str] = Counter()
         for node in self.nodes.values():

@@ -188,7 +188,7 @@ class Checks:
                     broken("ConsistentCommittedData", f"{entry.content} is committed twice")
                 self._values.add(entry.content)
                 self.acknowledged += 1
-            self._world.on_committed(entry)
+            self._world.committed(entry)
 
     def holders(self, voters: VoterSet, end_offset: int, epoch: int) -> int:
         """The number of voters that hold everything up to an offset on disk, or held it on a disk that was wiped."""

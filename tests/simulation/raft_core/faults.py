@@ -43,7 +43,7 @@ class Misfortune:
         for node in self._world.nodes.values():
             self._world.at(self._random.choice((0.0, 0.0, 3_000.0)) * self._random.random(), self._start, node)
         self._world.after(options.append_every_ms, self._append)
-        self._world.on_vote = self._ambush
+        self._world.vote_granted.connect(self._ambush)
         if options.faults:
             self._world.after(self._interval(), self._strike)
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from penstock.model.errors import ErrorCode
 from penstock.model.ports import Entropy
 from penstock.model.report import Report
+from penstock.model.signal import Signal
 from penstock.raft.effects import (
     Answer,
     Committed,
@@ -393,7 +394,7 @@ class Node:
         if type(reply) is VoteReply and reply.is_granted and not letter.request.is_pre_vote:  # type: ignore[union-attr]
             vote: Vote = letter.request  # type: ignore[assignment]
             self.world.checks.voted(self.key, vote.epoch, vote.candidate)
-            self.world.on_vote(self)
+            self.world.vote_granted(self)
         self.world.answer(self.node_id, letter, reply)
 
     # --- the disk -------------------------------------------------------------------------------------------------
@@ -489,10 +490,10 @@ class World(Timeline):
         self.moves: set[tuple[Role, Role]] = set()
         self.cut_links: Counter[tuple[int, int]] = Counter()
         self.is_calm = False
-        self.on_vote: Callable[[Node], None] = lambda _node: None
-        """Called when a node is about to answer that it has granted its vote."""
-        self.on_committed: Callable[[Entry], None] = lambda _entry: None
-        """Called for every entry, in order, when a leader has committed it, before any node applies it."""
+        self.vote_granted: Signal[[Node]] = Signal()
+        """Emitted when a node is about to answer that it has granted its vote."""
+        self.committed: Signal[[Entry]] = Signal()
+        """Emitted for every entry, in order, when a leader has committed it, before any node applies it."""
         self._network = self.streams.stream("network")
         self.checks = Checks(self)
         count = options.voters + options.spares
