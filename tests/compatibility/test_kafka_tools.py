@@ -126,6 +126,24 @@ def test_kafka_configs_takes_a_setting_back(
     assert changed() == ["segment.bytes=22222222"]
 
 
+def test_kafka_configs_switches_the_log_of_requests_of_a_running_node(
+    tools: KafkaTools, penstock: PenstockNode, penstock_client: RawClient
+) -> None:
+    place = ("--bootstrap-server", penstock.bootstrap, "--entity-type", "broker-loggers", "--entity-name", "1")
+
+    def requests_logged() -> int:
+        before = penstock.log.count("DEBUG requests: ")
+        penstock_client.metadata()
+        return penstock.log.count("DEBUG requests: ") - before
+
+    assert requests_logged() == 0
+    tools.run("kafka-configs", *place, "--alter", "--add-config", "penstock.requests=DEBUG")
+    assert "penstock.requests=DEBUG" in tools.run("kafka-configs", *place, "--describe").decode()
+    assert requests_logged() >= 1
+    tools.run("kafka-configs", *place, "--alter", "--delete-config", "penstock.requests")
+    assert requests_logged() == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -333,10 +333,11 @@ def write(runs: list[dict[str, Any]]) -> None:
     parts = "\n".join(map(section, runs))
     text = f"""# A hundred brokers in virtual time
 
-A quorum of three raft cores, the deployed controller, and brokers whose own replicas of the metadata log are raft cores, too
-(`tests/simulation/hundred_brokers/world.py`); racks are even, partitions have {REPLICAS} replicas of {PARTITION_MIB}
-MiB. **Simulated:** the cores are those of the server; network and disks are not real, and nobody writes records. In
-virtual time the controller needs 0.05 ms for a command and 0.1 ms for each record of it, so that what piles up waits.
+A quorum of three raft cores, the deployed controller, and brokers whose own replicas of the metadata log are raft
+cores, too (`tests/simulation/hundred_brokers/world.py`); racks are even, partitions have {REPLICAS} replicas of
+{PARTITION_MIB} MiB. **Simulated:** the cores are those of the server; network and disks are not real, and nobody writes
+records. In virtual time the controller needs 0.05 ms for a command and 0.1 ms for each record of it, so that what piles
+up waits.
 CPU is real, that of the cores alone on this machine: sockets and asyncio come on top. In a rolling restart and while a
 broker is emptied, no partition was without a leader at any time; after everything else all were led and in sync again.
 
