@@ -29,7 +29,7 @@ HEAD = f"""# Logs
 <!-- Made by `./dev pages` from the code; a test compares. -->
 
 A node writes its log to standard error, a line per entry: the time in UTC, the level, the logger, a sentence, and in
-brackets the name of the event, if it has one. Names and fields are stable; sentences may change. `penstock cluster`
+brackets the name of the event, if it has one. Names and fields are stable; sentences may change. `penstock sandbox`
 keeps the log of each node in `.penstock/cluster/node-N/log`.
 
 ```
