@@ -27,7 +27,7 @@ class OwnershipReports(NamedTuple):
     """A member's reports of owned partitions to this coordinator."""
 
     owned: Partitions | None
-    """Its last report."""
+    """Its last report, without partitions that were not its own."""
     proven: Partitions
     """The partitions that it was assigned and has reported."""
     told_ms: int

@@ -487,7 +487,9 @@ def _step_as_said(draft: Draft, member_id: str, owned: Partitions | None) -> Non
     if after.state is MemberState.UNREVOKED and after.revoking != before.revoking:
         reports = reports._replace(told_ms=work.now.ms)
     proven = reports.proven if has is None else has  # revoked partitions may have been assigned again
-    reports = reports._replace(proven=proven & after.owned)
+    # A report may name thousands of partitions that are not the member's; they are not kept.
+    said = None if reports.owned is None else reports.owned & (before.owned | after.owned)
+    reports = reports._replace(owned=said, proven=proven & after.owned)
     if reports != known:
         work.changes.append(SetOwnershipReports(*key, reports))
 

@@ -96,6 +96,19 @@ def test_what_a_member_does_not_have_yet_it_has_not_given_up() -> None:
     assert second.beat() == {"a": [2, 3]}
 
 
+def test_of_a_report_only_partitions_that_are_the_members_are_kept() -> None:
+    """A report of 80 KB names 20,000 partitions; keeping them would take megabytes for every member."""
+    driver = ShardDriver()
+    first, second = Reader(driver, "m"), Reader(driver, "n")
+    first_had = driver.group().members["m"].owned
+    made_up = {"a": [0, 1, 2, 3, *range(1_000, 2_000)], "of nobody": list(range(1_000))}
+    driver.ask(alive("m", 1, owned=made_up))
+    kept = driver.shard._reports["g", "m"]
+    assert kept.owned == kept.proven == first_had
+    assert second.beat() == {}, "it still has what it has to give up"
+    assert first.beat() == {"a": [0, 1]}
+
+
 def test_but_it_need_not_ever_have_had_it() -> None:
     """The response with the assignment may have been lost."""
     driver = ShardDriver()
