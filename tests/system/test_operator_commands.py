@@ -3,11 +3,14 @@
 import json
 import os
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.ports import free_port
+from penstock.client import Client
 from penstock.client.contexts import Contexts
 from tests.system.commands import ENVIRONMENT, PENSTOCK, Shell, a_broker
 
@@ -15,7 +18,7 @@ from tests.system.commands import ENVIRONMENT, PENSTOCK, Shell, a_broker
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     directory = tmp_path_factory.mktemp("operator")
-    with a_broker(directory, "dev", "--port", "0"):
+    with a_broker(directory, "dev", "--port", "0", "--metrics-port", str(free_port())):
         shell = Shell(directory)
         shell("topic", "create", "orders", "-p", "2")
         shell("produce", "orders", "-p", "0", given=b"1\n2\n3\n4\n")
@@ -107,6 +110,59 @@ def test_the_files_of_a_log_are_read(shell: Shell) -> None:
     assert values == ["1", "2", "3", "4"]
 
 
+def test_changes_are_reported_as_json(shell: Shell) -> None:
+    def done(*arguments: str) -> object:
+        return json.loads(shell(*arguments, "--output", "json"))
+
+    made = {"topic": "j1", "result": "created", "partitions": 2, "replicas": 1}
+    assert done("topic", "create", "j1", "-p", "2") == [made]
+    assert done("topic", "create", "j1", "--if-not-exists") == [{"topic": "j1", "result": "exists"}]
+    assert done("topic", "alter", "j1", "-p", "3", "--dry-run") == [{"topic": "j1", "result": "could be changed"}]
+    assert done("topic", "elect", "j1") == []
+    assert done("reassign", "cancel") == []
+    shell("group", "reset", "j", "-t", "j1:0", "--to-latest", "--execute")
+    deleted = {"group": "j", "topic": "j1", "partition": 0, "offset": 0, "result": "deleted"}
+    assert done("group", "offset-delete", "j", "-t", "j1") == [deleted]
+    partly = shell.run("topic", "create", "j2", "j1", "-o", "json")
+    assert (partly.returncode, [each["topic"] for each in json.loads(partly.stdout)]) == (1, ["j2"])
+    assert b"j1" in partly.stderr
+    assert done("topic", "delete", "j1", "j2") == [{"topic": each, "result": "deleted"} for each in ("j1", "j2")]
+    nothing = shell.run("topic", "delete", "j1", "-o", "json")
+    assert (nothing.returncode, nothing.stdout) == (1, b"")
+
+
+def test_one_file_serves_contexts_commands_and_clients(shell: Shell, tmp_path: Path) -> None:
+    address = json.loads(shell("cluster", "info", "-o", "json"))["bootstrap"]
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={address}\nclient.id=nightly\nrequest.timeout.ms=9000\nlinger.ms=5\n")
+    environment = {"XDG_CONFIG_HOME": str(tmp_path)}
+    done = shell.run("context", "add", "lab", "--command-config", str(file), environment=environment)
+    assert (done.returncode, done.stderr.decode()) == (0, f"{file}: linger.ms has no effect here.\n")
+    for options in (["--context", "lab"], ["--command-config", str(file)], ["-X", f"bootstrap.servers={address}"]):
+        listed = shell.run("topic", "list", "-o", "json", *options, environment=environment)
+        assert "orders" in [each["name"] for each in json.loads(listed.stdout)], options
+    with Client.blocking(config=file) as client:
+        assert "orders" in [topic.name for topic in client.topics()]
+
+
+def test_a_bundle_for_a_person_who_helps(shell: Shell) -> None:
+    shell("produce", "orders", given=b"a-needle-in-a-record\n")
+    shell("group", "reset", "helped", "-t", "orders", "--to-latest", "--execute")
+    done = shell.run("doctor", "--bundle", "--file", "bundle.zip")
+    assert b"bundle.zip has" in done.stdout
+    assert b"missing.txt" not in done.stdout
+    with zipfile.ZipFile(shell.directory / "bundle.zip") as bundle:
+        parts = {name: bundle.read(name) for name in bundle.namelist()}
+    assert not any(b"needle" in each for each in parts.values()), "records stay where they are"
+    assert "orders" in [each["name"] for each in json.loads(parts["cluster/topics.json"])]
+    assert json.loads(parts["cluster/offsets.json"])["partitions"]["orders[0]"]["end"] >= 4
+    assert "helped" in json.loads(parts["cluster/groups.json"])["groups"]
+    assert json.loads(parts["brokers/1/settings.json"])["log.retention.hours"]["value"] == "168"
+    assert b"penstock_info{" in parts["brokers/1/metrics.txt"]
+    assert json.loads(parts["cluster/quorum.json"])["leader_id"] == 1
+    assert {"cluster/health.json", "cluster/features.json", "machine.json", "findings.json"} <= parts.keys()
+
+
 def test_names_are_completed(shell: Shell, tmp_path: Path) -> None:
     shell("group", "reset", "audit", "-t", "orders", "--to-latest", "--execute")
 
@@ -131,6 +187,8 @@ def test_names_are_completed(shell: Shell, tmp_path: Path) -> None:
     assert completions("topic", "describe", "ord") == ["orders"]
     assert completions("consume", "ord") == ["orders"]
     assert completions("group", "lag", "aud") == ["audit"]
+    assert completions("consume", "orders", "-g", "aud") == ["audit"]
+    assert completions("group", "reset", "audit", "-t", "ord") == ["orders"]
     Contexts(tmp_path / "penstock").add("lab", {"bootstrap.servers": "127.0.0.1:1"})
     assert completions("topic", "list", "--context", "l") == ["lab"]
     assert completions("topic", "describe", "--context", "lab", "ord") == []

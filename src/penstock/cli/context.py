@@ -9,7 +9,7 @@ from penstock.cli.completion import complete_contexts
 from penstock.cli.connection.connecting import parse_pairs
 from penstock.cli.errors import Misused
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show, show_json, show_table
+from penstock.cli.output import Changes, Output, OutputOption, show, show_json, show_table
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The name of a context.", autocompletion=complete_contexts)
@@ -29,6 +29,7 @@ def add(
     pairs: Annotated[list[str] | None, typer.Option("-X", metavar="K=V", help="A property; repeatable.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a context of this name.")] = False,
     use_it: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Name a cluster. The context is kept in a file that only you can read."""
     from penstock.cli.connection.properties import properties_of
@@ -44,17 +45,28 @@ def add(
         raise Misused(f"there is a context {name} already: --replace replaces it")
     addresses = ",".join(map(str, parse_addresses(address)))
     contexts.add(name, {BOOTSTRAP: addresses, **{key: each for key, each in properties.items() if key != BOOTSTRAP}})
-    typer.echo(f"Context {name} is in {contexts.path(name)}.")
-    if use_it:
-        use(name)
+    with Changes(output) as changes:
+        path = contexts.path(name)
+        changes.tell(f"Context {name} is in {path}.", context=name, result="added", path=str(path))
+        if use_it:
+            _use(name, changes)
 
 
-def use(name: NameArgument) -> None:
+def use(name: NameArgument, output: OutputOption = Output.TABLE) -> None:
     """Use a context where nothing else names a cluster."""
+    with Changes(output) as changes:
+        _use(name, changes)
+
+
+def _use(name: str, changes: Changes) -> None:
     from penstock.client.contexts import Contexts
 
     Contexts().use(name)
-    typer.echo(f"{name} is the context in use. -b, --context, PENSTOCK_… variables and .penstock directories go first.")
+    changes.tell(
+        f"{name} is the context in use. -b, --context, PENSTOCK_… variables and .penstock directories go first.",
+        context=name,
+        result="in use",
+    )
 
 
 def list_contexts(output: OutputOption = Output.TABLE) -> None:
@@ -100,12 +112,13 @@ def show_context(
     show_table([{"property": key, "value": value} for key, value in shown.items()])
 
 
-def remove(name: NameArgument) -> None:
+def remove(name: NameArgument, output: OutputOption = Output.TABLE) -> None:
     """Remove a context. The cluster stays as it is."""
     from penstock.client.contexts import Contexts
 
-    Contexts().remove(name)
-    typer.echo(f"Context {name} is removed.")
+    with Changes(output) as changes:
+        Contexts().remove(name)
+        changes.tell(f"Context {name} is removed.", context=name, result="removed")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -5,7 +5,7 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -67,6 +67,35 @@ def escape_what_cannot_be_shown() -> None:
     """Makes stdout escape characters that it cannot encode."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+class Changes:
+    """Reports what a command changes: a sentence for each change as it is made, or JSON, one list of them at the end.
+
+    The list is also printed if a later change fails; nothing is printed if the first one does.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._rows: list[Mapping[str, Any]] | None = [] if output is Output.JSON else None
+
+    def tell(self, sentence: str, **row: object) -> None:
+        """Reports a change; a sentence without a row is for people only."""
+        if self._rows is None:
+            typer.echo(sentence)
+        elif row:
+            self._rows.append(row)
+
+    def note(self, **row: object) -> None:
+        """Reports a change to programs only."""
+        if self._rows is not None:
+            self._rows.append(row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._rows is not None and (self._rows or kind is None):
+            show_json(self._rows)
 
 
 def show_findings(found: Sequence[Finding], output: Output, exit_code: int = 1) -> None:

@@ -104,3 +104,11 @@ def test_times() -> None:
         with pytest.raises(Misused, match=r"--since .* is no time: 2026-01-31T12:00, 15m") as told:
             parse_time(text, NOW, "--since")
         assert "offset" not in str(told.value)
+
+
+@pytest.mark.parametrize("asked", [("--output", "json"), ("-o", "json")], ids=" ".join)
+@pytest.mark.parametrize("other", [("-f", "%v"), ("-k",), ("-H",)], ids=" ".join)
+def test_two_formats_are_misuse(penstock: Penstock, asked: tuple[str, ...], other: tuple[str, ...]) -> None:
+    result = penstock("consume", "orders", *asked, *other, "-b", "127.0.0.1:1")
+    assert result.code == 2
+    assert "ask for different formats" in result.err

@@ -158,7 +158,7 @@ def test_a_broker_and_a_client_with_no_version_in_common() -> None:
     ("error", "fix"),
     [
         (NotABroker("far:9092 is an HTTP server"), "another program has the port"),
-        (NotABroker("far:9092 speaks TLS"), "PLAINTEXT listener"),
+        (NotABroker("far:9092 speaks TLS"), "connect with TLS: -X security.protocol=SSL"),
         (Unreachable("far:9092 closed the connection at once"), "what the broker has logged"),
         (Unreachable("no connection to far:9092: nothing listens there"), "start one with `penstock dev`"),
         (LoginFailed("wrong password"), "has logged"),

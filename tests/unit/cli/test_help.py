@@ -1,10 +1,13 @@
 """Every command has help with examples, and printing it imports little."""
 
+import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import typer
+import typer.main
 
 from penstock.cli.main import app, reduced
 from penstock.cli.old_names import MOVED
@@ -56,6 +59,35 @@ def test_summaries_fit_80_columns(penstock: Penstock, group: tuple[str, ...], mo
     lines = penstock(*group, "--help").out.partition("Commands:")[2].partition("Examples:")[0].splitlines()
     assert [line for line in lines if line.endswith("...")] == []
     assert max(map(len, lines)) <= 80
+
+
+RUN_UNTIL_THEY_ARE_STOPPED = {("dev",), ("server",)}
+
+
+@pytest.mark.parametrize("path", sorted(set(commands()) - RUN_UNTIL_THEY_ARE_STOPPED), ids=" ".join)
+def test_every_command_that_ends_has_output(path: tuple[str, ...]) -> None:
+    assert "--output" in {name for each in parameters(path) for name in each.opts}
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_names_of_topics_groups_and_contexts_are_completed(path: tuple[str, ...]) -> None:
+    lacking = [
+        each.name
+        for each in parameters(path)
+        if re.match(r"\[?(TOPIC|GROUP|CONTEXT)", each.metavar or "") or NAMING & set(each.opts)
+        if each._custom_shell_complete is None
+    ]
+    assert lacking == []
+
+
+NAMING = {"--topic", "--group", "--context"}
+
+
+def parameters(path: tuple[str, ...]) -> list[Any]:
+    command: Any = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]
+    return list(command.params)
 
 
 @pytest.mark.parametrize(("old", "new"), MOVED.items(), ids=str)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.completion import complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, parse_pairs, run_with_client
 from penstock.cli.errors import Misused
 from penstock.cli.help import examples
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 
-Topic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="A new one with a name of its own if not given.")]
+Topic = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TOPIC]", help="A new one with a name of its own if not given.", autocompletion=complete_topics
+    ),
+]
 Partitions = Annotated[int, typer.Option("-p", "--partitions", min=1, help="Of the topic that is made.")]
 Replicas = Annotated[
     int, typer.Option("-r", "--replicas", min=-1, help="Of each partition; the broker's default is -1.")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.completion import complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 from penstock.cli.errors import Failed
 from penstock.cli.output import Output, OutputOption, Quantity, show
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 def log_dirs(
     brokers: Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Without any: all.")] = None,
-    topics: Annotated[list[str] | None, typer.Option("-t", "--topic", help="Only this topic; repeatable.")] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--topic", help="Only this topic; repeatable.", autocompletion=complete_topics),
+    ] = None,
     partitions: Annotated[bool, typer.Option("--partitions", help="A line for every replica.")] = False,
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.cli.cluster.state import ClusterState, lacking
 from penstock.cli.cluster.unconfirmed import unconfirmed_findings
 from penstock.cli.connection.majority import is_confirmed
-from penstock.cli.doctor.machine import room_finding
+from penstock.cli.disk_room import room_finding
 from penstock.client.admin.quorum import QuorumDescription, QuorumReplica
 from penstock.client.errors import ClientError, Unsupported
 from penstock.client.metadata import Partition, TopicPartition

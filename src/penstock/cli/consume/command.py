@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.completion import complete_topics
+from penstock.cli.completion import complete_groups, complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 from penstock.cli.errors import Misused
 from penstock.cli.help import examples
+from penstock.cli.output import Output
 
 if TYPE_CHECKING:
     from penstock.cli.consume.start_position import Place
@@ -31,7 +32,7 @@ def consume(
             "--offset",
             metavar="PLACE",
             help="start, end, an offset, -10 for the last ten of each partition, 15m (ago), or 2026-01-31T12:00; "
-            "-o json is short for -f json.",
+            "-o json is --output json.",
         ),
     ] = None,
     group: Annotated[
@@ -41,6 +42,7 @@ def consume(
             "--group",
             help="Read as a member of this group, and commit what is printed. --from is for partitions without a "
             "committed offset.",
+            autocompletion=complete_groups,
         ),
     ] = None,
     count: Annotated[
@@ -57,6 +59,7 @@ def consume(
             "%%, \\n, \\r, \\t, \\0, \\xHH, \\\\.",
         ),
     ] = "",
+    output: Annotated[Output, typer.Option("--output", help="The values for people, or -f json.")] = Output.TABLE,
     partitions: Annotated[
         list[int] | None, typer.Option("-p", "--partition", min=0, help="Only this one; repeatable.")
     ] = None,
@@ -86,8 +89,10 @@ def consume(
         typer.echo(f"penstock: {text}", err=True)
 
     places = [each for each in start or () if each != "json"]
-    if len(places) < len(start or ()):
-        form = form or "json"
+    if output is Output.JSON or len(places) < len(start or ()):
+        if with_keys or with_headers or form not in ("", "json"):
+            raise Misused("--output json and -f, -k or -H ask for different formats: leave out one of them")
+        form = "json"
     short = r"%h\t%k\t%s\n" if with_headers else formats.WITH_KEY if with_keys else formats.PLAIN
     printer = formats.printer_of(form or short)
     place = parse_place(places[-1] if places else "start", datetime.now(UTC))

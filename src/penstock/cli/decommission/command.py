@@ -10,6 +10,7 @@ from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.connection.majority import with_majority
 from penstock.cli.errors import Failed
 from penstock.cli.help import examples
+from penstock.cli.output import Changes, Output, OutputOption
 from penstock.cli.sandbox_place import HOME
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def decommission(
     directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Empty a broker, so that it can be stopped.
 
@@ -36,17 +38,18 @@ def decommission(
 
     async def work(client: "Client") -> None:
         if undo:
-            await _undo(client, node)
+            await _undo(client, node, changes)
         else:
-            await _decommission(client, node, wait)
+            await _decommission(client, node, wait, changes)
 
     found = find_at(bootstrap, directory)
     if not undo:
         announce(found, yes=yes)
-    run_at(found, timeout, with_majority(timeout, work, is_long=True))
+    with Changes(output) as changes:
+        run_at(found, timeout, with_majority(timeout, work, is_long=True))
 
 
-async def _decommission(client: "Client", node: int, wait_s: float | None) -> None:
+async def _decommission(client: "Client", node: int, wait_s: float | None, changes: Changes) -> None:
     from penstock.cli.decommission.drain import drain, mark, obstacles, situation
     from penstock.cli.progress import ByteBar
 
@@ -56,7 +59,7 @@ async def _decommission(client: "Client", node: int, wait_s: float | None) -> No
     if now.is_marking and node in now.brokers and node not in now.leaving:
         await mark(client, node, is_leaving=True)
     if now.held:
-        typer.echo(_beginning(node, now))
+        changes.tell(_beginning(node, now))
     try:
         with ByteBar("copied") as bar:
 
@@ -73,7 +76,7 @@ async def _decommission(client: "Client", node: int, wait_s: float | None) -> No
             "the same command again watches it"
         )
     rest = "" if now.is_marking else "; stop it soon, since Apache Kafka may give it replicas of new topics"
-    typer.echo(f"Broker {node} has no replicas: it can be stopped{rest}.")
+    changes.tell(f"Broker {node} has no replicas: it can be stopped{rest}.", broker=node, result="empty", replicas=0)
 
 
 def _beginning(node: int, now: "Situation") -> str:
@@ -82,7 +85,7 @@ def _beginning(node: int, now: "Situation") -> str:
     return f"Broker {node} has {_count(len(now.held), 'replica')} of {_count(topics, 'topic')}; they move to {targets}."
 
 
-async def _undo(client: "Client", node: int) -> None:
+async def _undo(client: "Client", node: int, changes: Changes) -> None:
     from penstock.cli.decommission.drain import cancel_moves, mark, situation
 
     now = await situation(client, node)
@@ -93,7 +96,8 @@ async def _undo(client: "Client", node: int) -> None:
     cancelled = await cancel_moves(client, node)
     left = sum(node in each for each in (await situation(client, node)).placed.values())
     moves = f"; {_count(cancelled, 'move')} away from it cancelled" if cancelled else ""
-    typer.echo(f"Broker {node} may have replicas again; it has {left}{moves}.")
+    sentence = f"Broker {node} may have replicas again; it has {left}{moves}."
+    changes.tell(sentence, broker=node, result="undone", replicas=left, cancelled=cancelled)
 
 
 def _count(number: int, noun: str) -> str:

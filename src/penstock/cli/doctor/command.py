@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.connection.connecting import BootstrapOption, TimeoutOption, find
+from penstock.cli.errors import Misused
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show_findings
 
@@ -28,17 +29,27 @@ def doctor(
         typer.Option("--data", help="Where the broker keeps its records: as its file says, or .penstock/data."),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Look at this machine only.")] = False,
+    bundle: Annotated[
+        bool, typer.Option("--bundle", help="Also write a ZIP file with what a person needs who helps from afar.")
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", help="Where the bundle goes: penstock-bundle-TIME.zip.")
+    ] = None,
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
     """Find common problems, on this machine and with the broker.
 
-    Exit code 1 if something is wrong.
+    A bundle has these findings, the state, settings, metrics and groups of the cluster, facts about this machine, and
+    the logs of a sandbox; no records, and no passwords. Exit code 1 if something is wrong.
     """
     from penstock.cli.doctor.machine import config_findings, local_findings
 
+    if file is not None and not bundle:
+        raise Misused("--file goes with --bundle")
     plan = None if config is None else _plan(config)
+    place = None
     found = [] if config is None else list(config_findings(config))
     found += local_findings(data or (DATA if plan is None else plan.data_path))
     if not offline:
@@ -48,9 +59,17 @@ def doctor(
 
         if bootstrap is None and plan is not None and plan.address.port:
             bootstrap = f"{plan.address.host or 'localhost'}:{plan.address.port}"
-        told = asyncio.run(broker_findings(find(bootstrap), timeout))
+        place = find(bootstrap)
+        told = asyncio.run(broker_findings(place, timeout))
         has_lost = bool(told) and not told[0].is_well and told[0].check == "controller"
         found = [*told[:1], *found, *told[1:]] if has_lost else [*found, *told]
+    if bundle:
+        from penstock.cli.doctor.bundle import Bundle, default_path
+        from penstock.cli.doctor.bundle_parts import fill
+
+        parts = Bundle()
+        fill(parts, found, config, place, timeout)
+        found.append(parts.write(file or default_path()))
     show_findings(found, output)
 
 
@@ -72,6 +91,7 @@ def add_to(app: typer.Typer) -> None:
         epilog=examples(
             "penstock doctor",
             "penstock doctor -b broker:9092 -o json",
+            "penstock doctor --bundle -b broker:9092",
             "penstock doctor --offline --config server.properties --data /var/lib/penstock",
         )
     )(doctor)

@@ -6,16 +6,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.cli.disk_room import room_finding
 from penstock.cli.errors import Failed
 from penstock.model.findings import Finding, well, wrong
 
-FREE_BYTES_MIN = 1024**3
-FREE_PERCENT_MIN = 5
 DESCRIPTORS_MIN = 8192
 """A node keeps up to 5,120 files and maps open; the rest is for connections."""
 RELEASED_S = 1_790_000_000
 """A correct clock shows no earlier time: this was released later."""
-MAKE_ROOM = "lower retention.ms or retention.bytes of large topics, delete topics, or add room"
 MORE_DESCRIPTORS = "ulimit -Hn 65536 before the broker starts, or LimitNOFILE=65536 in its unit"
 
 
@@ -85,15 +83,6 @@ def _permission_finding(path: Path, place: Path) -> Finding:
         return wrong("permission", found, "mount it for writing (mount -o remount,rw), or choose another directory")
     found = f"this user may not write to {place}"
     return wrong("permission", found, f"give it to the broker's user (chown -R), or choose another than {path}")
-
-
-def room_finding(check: str, free_bytes: int, total_bytes: int, place: str) -> Finding:
-    """Checks the free space; the total size may be unknown (-1)."""
-    percent = 100 * free_bytes // total_bytes if total_bytes > 0 else None
-    shown = f"{free_bytes / 1024**3:.1f} GB{'' if percent is None else f' ({percent} %)'} free at {place}"
-    if free_bytes < FREE_BYTES_MIN or (percent is not None and percent < FREE_PERCENT_MIN):
-        return wrong(check, f"only {shown}", MAKE_ROOM)
-    return well(check, shown)
 
 
 def _format_finding(path: Path) -> Finding:

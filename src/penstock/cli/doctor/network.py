@@ -137,7 +137,9 @@ def unreached(address: str, error: ClientError, owner: Owner | None = None) -> F
     """Explains why no broker was reached, and what to do about it."""
     text = str(error)
     if isinstance(error, NotABroker) and "TLS" in text:
-        return wrong("broker", text, "use the broker's PLAINTEXT listener: this client does not speak TLS yet")
+        return wrong(
+            "broker", text, "connect with TLS: -X security.protocol=SSL, or use the broker's PLAINTEXT listener"
+        )
     if owner is not None and "nothing listens" not in text and not isinstance(error, LoginFailed):
         kill = "" if owner.pid is None else f" (kill {owner.pid})"
         fix = f"stop it{kill}, or let the broker listen elsewhere: penstock dev --port 0, or listeners in its file"

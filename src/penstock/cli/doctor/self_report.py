@@ -4,7 +4,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from penstock.cli.doctor.machine import MORE_DESCRIPTORS, room_finding
+from penstock.cli.disk_room import room_finding
+from penstock.cli.doctor.machine import MORE_DESCRIPTORS
 from penstock.client.admin.configs import ConfigKind
 from penstock.client.errors import ClientError
 from penstock.client.metadata import TopicPartition

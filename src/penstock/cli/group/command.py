@@ -10,7 +10,7 @@ from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.errors import Failed, sentence
 from penstock.cli.group import lag, offset_delete, reset, why
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, printable, show, show_json, show_table
+from penstock.cli.output import Changes, Output, OutputOption, printable, show, show_json, show_table
 
 if TYPE_CHECKING:
     from penstock.client.admin.groups import GroupDescription, GroupListing
@@ -111,6 +111,7 @@ def _row(member: dict[str, Any]) -> dict[str, Any]:
 def delete(
     names: Names,
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
@@ -127,14 +128,15 @@ def delete(
             except (Failed, Refused) as failure:
                 failures.append(sentence(failure) or "")
             else:
-                typer.echo(f"{printable(name)} deleted.")
+                changes.tell(f"{printable(name)} deleted.", group=name, result="deleted")
         return failures
 
-    failures = run_with_client(found, timeout, work)
-    if len(failures) > 1:
-        failures.insert(0, f"{len(failures)} of {len(names)} groups were not deleted:")
-    if failures:
-        raise Failed("\n  ".join(failures))
+    with Changes(output) as changes:
+        failures = run_with_client(found, timeout, work)
+        if len(failures) > 1:
+            failures.insert(0, f"{len(failures)} of {len(names)} groups were not deleted:")
+        if failures:
+            raise Failed("\n  ".join(failures))
 
 
 async def _delete(client: "Client", name: str) -> None:

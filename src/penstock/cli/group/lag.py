@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from penstock.cli.completion import complete_groups
+from penstock.cli.completion import complete_groups, complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, run_with_client
 from penstock.cli.errors import Failed
 from penstock.cli.output import Output, OutputOption, Quantity, json_text, printable, show_json, table_text
@@ -30,7 +30,10 @@ def lag(
             metavar="[GROUP...]", help="Without any: a line for every group.", autocompletion=complete_groups
         ),
     ] = None,
-    topics: Annotated[list[str] | None, typer.Option("-t", "--topic", help="Only this topic; repeatable.")] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--topic", help="Only this topic; repeatable.", autocompletion=complete_topics),
+    ] = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Show it again and again, until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 2.0,
     output: OutputOption = Output.TABLE,

@@ -9,7 +9,7 @@ from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, Timeo
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.errors import Failed
 from penstock.cli.group.reset import places_of
-from penstock.cli.output import printable
+from penstock.cli.output import Changes, Output, OutputOption, printable
 
 if TYPE_CHECKING:
     from penstock.client.client import Client
@@ -28,6 +28,7 @@ def offset_delete(
         ),
     ],
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
@@ -43,13 +44,21 @@ def offset_delete(
         committed = await client.admin.group_offsets(group)
         places = [each for each in await places_of(client, topics, committed) if each in committed]
         if not places:
-            typer.echo(f"{printable(group)} has committed nothing there.")
+            changes.tell(f"{printable(group)} has committed nothing there.")
             return
         done = await client.admin.delete_group_offsets(group, places)
         for place, refused in done.items():
             if refused is None:
-                typer.echo(f"{place}: offset {committed[place]} deleted.")
+                changes.tell(
+                    f"{place}: offset {committed[place]} deleted.",
+                    group=group,
+                    topic=place.topic,
+                    partition=place.partition,
+                    offset=committed[place],
+                    result="deleted",
+                )
         if failures := [str(refused) for refused in done.values() if refused is not None]:
             raise Failed("; ".join(failures))
 
-    run_with_client(found, timeout, work)
+    with Changes(output) as changes:
+        run_with_client(found, timeout, work)

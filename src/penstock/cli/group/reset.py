@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.completion import complete_groups
+from penstock.cli.completion import complete_groups, complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, find, run_with_client
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.errors import Failed, Misused
@@ -24,7 +24,11 @@ def reset(
     topics: Annotated[
         list[str] | None,
         typer.Option(
-            "-t", "--topic", metavar="TOPIC[:P,P]", help="Only this topic, or some of its partitions; repeatable."
+            "-t",
+            "--topic",
+            metavar="TOPIC[:P,P]",
+            help="Only this topic, or some of its partitions; repeatable.",
+            autocompletion=complete_topics,
         ),
     ] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")] = False,

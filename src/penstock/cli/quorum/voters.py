@@ -9,6 +9,7 @@ from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, Timeo
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.errors import Failed, Misused
 from penstock.cli.help import examples
+from penstock.cli.output import Changes, Output, OutputOption
 from penstock.cli.sandbox_place import HOME
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def add(
         str, typer.Option("--listener", help="The name of that listener, as in its controller.listener.names.")
     ] = "CONTROLLER",
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -55,13 +57,15 @@ def add(
             )
         await client.admin.add_voter(node, observer.directory_id, VoterListener(listener, where.host, where.port))
 
-    run_at(place, timeout, work)
-    typer.echo(f"Controller {node} is a voter now.")
+    with Changes(output) as changes:
+        run_at(place, timeout, work)
+        changes.tell(f"Controller {node} is a voter now.", controller=node, result="added")
 
 
 def remove(
     node: NodeArgument,
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -83,9 +87,10 @@ def remove(
         await client.admin.remove_voter(node, voter.directory_id)
         return found
 
-    found = run_at(place, timeout, work)
-    left = len(found.voters) - 1
-    typer.echo(f"Controller {node} is no voter any more; {left} {'is' if left == 1 else 'are'} left.")
+    with Changes(output) as changes:
+        left = len(run_at(place, timeout, work).voters) - 1
+        sentence = f"Controller {node} is no voter any more; {left} {'is' if left == 1 else 'are'} left."
+        changes.tell(sentence, controller=node, result="removed", voters=left)
 
 
 def _named(replicas: "tuple[QuorumReplica, ...]", node: int) -> "QuorumReplica | None":

@@ -9,6 +9,7 @@ from penstock.cli.completion import complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.errors import Failed
+from penstock.cli.output import Changes, Output, OutputOption
 from penstock.cli.sandbox_place import HOME
 
 if TYPE_CHECKING:
@@ -21,16 +22,18 @@ def cancel(
         typer.Option("--topic", help="Only this one; repeatable.", autocompletion=complete_topics),
     ] = None,
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
     """End moves; partitions go back to the replicas they had."""
     place = announce(find_at(bootstrap, directory), yes=yes)
-    run_at(place, timeout, lambda client: _cancel(client, topics))
+    with Changes(output) as changes:
+        run_at(place, timeout, lambda client: _cancel(client, topics, changes))
 
 
-async def _cancel(client: "Client", topics: list[str] | None) -> None:
+async def _cancel(client: "Client", topics: list[str] | None, changes: Changes) -> None:
     from penstock.cli.reassign.plan import Move
     from penstock.cli.reassign.throttle import throttle_for
 
@@ -38,7 +41,7 @@ async def _cancel(client: "Client", topics: list[str] | None) -> None:
         each for each in await client.admin.list_reassignments() if topics is None or each.partition.topic in topics
     ]
     if not moving:
-        typer.echo("No partition moves.")
+        changes.tell("No partition moves.")
         return
     done = await client.admin.alter_reassignments({each.partition: None for each in moving})
     moves = [
@@ -49,6 +52,12 @@ async def _cancel(client: "Client", topics: list[str] | None) -> None:
     if moves:
         await (await throttle_for(client, moves, None)).take_back()
     for move in moves:
-        typer.echo(f"{move.partition} stays on brokers {', '.join(map(str, move.before))}.")
+        changes.tell(
+            f"{move.partition} stays on brokers {', '.join(map(str, move.before))}.",
+            topic=move.partition.topic,
+            partition=move.partition.partition,
+            brokers=list(move.before),
+            result="cancelled",
+        )
     if refused := [str(each) for each in done.values() if each is not None]:
         raise Failed(f"{len(refused)} of {len(done)} moves were not ended: {refused[0]}")

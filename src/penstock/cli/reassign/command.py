@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.cluster.location import AnyDirOption, find_at, run_at, run_with_cluster
+from penstock.cli.completion import complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.connection.majority import with_majority
 from penstock.cli.errors import Failed, Misused
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show_json, show_table
+from penstock.cli.output import Changes, Output, OutputOption, show_json, show_table
 from penstock.cli.reassign.cancel import cancel
 from penstock.cli.sandbox_place import HOME
 
@@ -34,7 +35,10 @@ def plan(
         str | None, typer.Option("--to", metavar="IDS", help="Spread replicas evenly over these brokers: 1,2,3.")
     ] = None,
     drain: Annotated[int | None, typer.Option("--drain", metavar="ID", help="Move everything off a broker.")] = None,
-    topics: Annotated[list[str] | None, typer.Option("--topic", help="Only this one; repeatable.")] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Only this one; repeatable.", autocompletion=complete_topics),
+    ] = None,
     file: Annotated[Path, typer.Option("-f", "--file", help="Where the plan goes.")] = PLAN,
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
@@ -76,6 +80,7 @@ def apply(
         typer.Option("--balance/--no-balance", help="Whether Penstock may even out by itself from now on."),
     ] = None,
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     directory: AnyDirOption = HOME,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -88,10 +93,11 @@ def apply(
 
     async def work(client: "Client") -> None:
         await _set_balance(client, is_on=balance)
-        await _apply(client, wanted, rate, waits=wait)
+        await _apply(client, wanted, rate, changes, waits=wait)
 
     found = announce(find_at(bootstrap, directory), yes=yes)
-    run_at(found, timeout, with_majority(timeout, work, is_long=True))
+    with Changes(output) as changes:
+        run_at(found, timeout, with_majority(timeout, work, is_long=True))
 
 
 def status(
@@ -189,12 +195,12 @@ def _sentence(moves: "Sequence[Move]") -> str:
 # --- moving -----------------------------------------------------------------------------------------------------------
 
 
-async def _apply(client: "Client", wanted: "Placement", rate: int | None, *, waits: bool) -> None:
+async def _apply(client: "Client", wanted: "Placement", rate: int | None, changes: Changes, *, waits: bool) -> None:
     from penstock.cli.reassign.throttle import throttle_for
 
     moves = await _differences(client, wanted)
     if not moves:
-        typer.echo("Nothing to do: everything is where the plan has it.")
+        changes.tell("Nothing to do: everything is where the plan has it.")
         return
     throttle = await throttle_for(client, moves, rate)
     if not waits and throttle.trace is not None:
@@ -203,7 +209,9 @@ async def _apply(client: "Client", wanted: "Placement", rate: int | None, *, wai
     try:
         await _begin(client, {each.partition: each.after for each in moves})
         if not waits:
-            typer.echo(f"{_sentence(moves)} `penstock reassign status` tells how far it is.")
+            changes.tell(f"{_sentence(moves)} `penstock reassign status` tells how far it is.")
+            for each in moves:
+                changes.note(**_row(each), result="begun")
             return
         await _watched(client)
     except BaseException:  # Ctrl-C included
@@ -214,7 +222,9 @@ async def _apply(client: "Client", wanted: "Placement", rate: int | None, *, wai
             )
         raise
     await throttle.take_back()
-    typer.echo(f"Done: {_sentence(moves)}")
+    changes.tell(f"Done: {_sentence(moves)}")
+    for each in moves:
+        changes.note(**_row(each), result="done")
 
 
 async def _set_balance(client: "Client", *, is_on: bool | None) -> None:

@@ -9,7 +9,7 @@ from penstock.cli.connection.connecting import TimeoutOption
 from penstock.cli.connection.majority import details, headline, is_confirmed
 from penstock.cli.errors import Failed
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show, show_json
+from penstock.cli.output import Changes, Output, OutputOption, show, show_json
 from penstock.cli.progress import say
 from penstock.cli.sandbox.nodes import DirOption
 from penstock.cli.sandbox.restart import READY_S, restart, stop
@@ -29,6 +29,7 @@ def up(
     directory: DirOption = HOME,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where to look for free ports from.")] = 19092,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds until all must serve.")] = READY_S,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start a cluster, or what is missing of it.
 
@@ -48,19 +49,26 @@ def up(
     for node_id in started:
         cluster.start(node_id)
     say(f"Started {numbered(started)}." if started else "All nodes run already.")
-    wait_until_up(cluster, time.monotonic() + timeout)
-    typer.echo(f"{len(cluster.nodes)} nodes serve; bootstrap: {cluster.bootstrap}")
+    with Changes(output) as changes:
+        wait_until_up(cluster, time.monotonic() + timeout)
+        changes.tell(f"{len(cluster.nodes)} nodes serve; bootstrap: {cluster.bootstrap}")
+        for each in cluster.nodes:
+            result = "started" if each.node_id in started else "ran already"
+            changes.note(node=each.node_id, address=each.address, result=result)
 
 
-def down(directory: DirOption = HOME) -> None:
+def down(directory: DirOption = HOME, output: OutputOption = Output.TABLE) -> None:
     """Stop all nodes; their data stays. Each first hands over what it leads."""
     from penstock.cli.sandbox.nodes import LocalCluster
 
-    stopped = stop(LocalCluster.open(directory))
-    typer.echo(f"Stopped {numbered(stopped)}." if stopped else "No node was running.")
+    with Changes(output) as changes:
+        stopped = stop(LocalCluster.open(directory))
+        changes.tell(f"Stopped {numbered(stopped)}." if stopped else "No node was running.")
+        for node_id in stopped:
+            changes.note(node=node_id, result="stopped")
 
 
-def kill(node: NodeArgument, directory: DirOption = HOME) -> None:
+def kill(node: NodeArgument, directory: DirOption = HOME, output: OutputOption = Output.TABLE) -> None:
     """Kill a node, as a crash would (SIGKILL). `penstock sandbox up` starts it again."""
     from penstock.cli.sandbox.nodes import LocalCluster
 
@@ -68,7 +76,8 @@ def kill(node: NodeArgument, directory: DirOption = HOME) -> None:
     cluster.node(node)
     if not cluster.kill(node):
         raise Failed(f"node {node} does not run; `penstock sandbox up --dir {directory}` starts it")
-    typer.echo(f"Killed node {node}.")
+    with Changes(output) as changes:
+        changes.tell(f"Killed node {node}.", node=node, result="killed")
 
 
 def status(output: OutputOption = Output.TABLE, directory: DirOption = HOME, timeout: TimeoutOption = STATUS_S) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli.cluster.health import PAUSE_S, look, state_of
 from penstock.cli.errors import Failed
+from penstock.cli.output import Changes, Output, OutputOption
 from penstock.cli.progress import say
 from penstock.cli.sandbox.nodes import DirOption
 from penstock.cli.sandbox.startup_watch import numbered, seen, wait_until_up
@@ -31,6 +32,7 @@ def restart(
     ] = False,
     directory: DirOption = HOME,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that each node has.")] = READY_S,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Restart nodes. Each hands over what it leads before it stops; --rolling keeps the cluster in use."""
     from penstock.cli.sandbox.nodes import LocalCluster
@@ -38,12 +40,15 @@ def restart(
     cluster = LocalCluster.open(directory)
     wanted = [cluster.node(each).node_id for each in nodes] if nodes else [each.node_id for each in cluster.nodes]
     began = time.monotonic()
-    if rolling:
-        _roll(cluster, wanted, timeout)
-    else:
-        stop(cluster, wanted)
-        _start(cluster, wanted, timeout)
-    typer.echo(f"Restarted {numbered(wanted)} in {time.monotonic() - began:.0f} s.")
+    with Changes(output) as changes:
+        if rolling:
+            _roll(cluster, wanted, timeout)
+        else:
+            stop(cluster, wanted)
+            _start(cluster, wanted, timeout)
+        changes.tell(f"Restarted {numbered(wanted)} in {time.monotonic() - began:.0f} s.")
+        for node_id in wanted:
+            changes.note(node=node_id, result="restarted")
 
 
 def stop(cluster: "LocalCluster", node_ids: list[int] | None = None) -> list[int]:

@@ -63,7 +63,7 @@ def dev(
                 endpoint_path=HOME / "endpoint",
                 log_level=logging.INFO if verbose else logging.WARNING,
                 log_format=log_format,
-                static=PROMPT,
+                static=PROMPT | ({"metrics.listener": f"127.0.0.1:{metrics_chosen}"} if metrics_chosen else {}),
             )
         )
 

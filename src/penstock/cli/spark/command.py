@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.completion import complete_topics
 from penstock.cli.connection.connecting import BootstrapOption, find, given, open_blocking_client
 from penstock.cli.errors import Failed, Misused
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show, show_findings, show_json
+from penstock.cli.output import Changes, Output, OutputOption, show, show_findings, show_json
 
 if TYPE_CHECKING:
     from penstock.client.blocking import SyncClient
+    from penstock.client.bootstrap import FoundCluster
     from penstock.spark.project.plan import Lake, Project
 
 FILE = Path("penstock.yml")
@@ -22,9 +24,13 @@ NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[PIPELINE...
 
 
 def init(
-    topic: Annotated[str, typer.Option("-t", "--topic", help="The topic; filled with samples if empty.")] = "orders",
+    topic: Annotated[
+        str,
+        typer.Option("-t", "--topic", help="The topic; filled with samples if empty.", autocompletion=complete_topics),
+    ] = "orders",
     records: Annotated[int, typer.Option("-n", "--records", min=0, help="How many samples to fill it with.")] = 100_000,
     file: FileOption = FILE,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
 ) -> None:
     """Write a penstock.yml for a topic.
@@ -32,40 +38,51 @@ def init(
     The next command can be `penstock spark run`. An empty or missing topic is filled with sample records. The schema of
     any other topic is inferred from its first 1,000 records; a topic whose values are not JSON objects is refused.
     """
+    _check_installed()
+    with Changes(output) as changes:
+        _init(topic, records, file, find(bootstrap), changes)
+
+
+def _init(topic: str, records: int, file: Path, found: "FoundCluster", changes: Changes) -> None:
     import time
 
-    _check_installed()
     from penstock.client.bootstrap import Rule
     from penstock.spark.running.sample import SCHEMA, create, fill, pipeline_name, template, write_file
     from penstock.spark.schemas.inference import inferred, sample_of
 
-    found = find(bootstrap)
     with open_blocking_client(found, timeout_ms=10_000) as client:
         create(client, topic)
         sample = sample_of(client, topic)
         if sample:
             schema_found = inferred(topic, sample)
             schema = schema_found.ddl
-            typer.echo(
+            changes.tell(
                 f"{topic}: has records already, left as it is. The schema of its first {schema_found.objects:,}:"
             )
-            typer.echo(f"  {schema}")
+            changes.tell(f"  {schema}")
             if schema_found.others:
-                typer.echo(f"{schema_found.others:,} are not JSON objects: they will be bad records.")
+                changes.tell(f"{schema_found.others:,} are not JSON objects: they will be bad records.")
             if schema_found.left_out:
-                typer.echo(f"Left out, and not in the table: {', '.join(schema_found.left_out)}.")
+                changes.tell(f"Left out, and not in the table: {', '.join(schema_found.left_out)}.")
         else:
             schema = SCHEMA
             fill(client, topic, records, time.time_ns() // 1_000_000)
-            typer.echo(f"{topic}: {records} sample records written.")
+            changes.tell(f"{topic}: {records} sample records written.", topic=topic, result="filled", records=records)
+    pipeline = pipeline_name(topic)
     try:
         write_file(file, template(topic, found.bootstrap if found.rule is Rule.ADDRESS else None, schema))
-        typer.echo(f"{file} written: {pipeline_name(topic)} takes {topic} into a Delta table in lake/{topic}.")
+        changes.tell(
+            f"{file} written: {pipeline} takes {topic} into a Delta table in lake/{topic}.",
+            file=str(file),
+            result="written",
+            pipeline=pipeline,
+            schema=schema,
+        )
     except FileExistsError:
-        typer.echo(f"{file} is there already, left as it is.")
+        changes.tell(f"{file} is there already, left as it is.", file=str(file), result="exists")
     options = given.get()
     of_context = f"PENSTOCK_CONTEXT={options.context} " if options is not None and options.context else ""
-    typer.echo(f"Next: {of_context}penstock spark run")
+    changes.tell(f"Next: {of_context}penstock spark run")
 
 
 def check(file: FileOption = FILE, output: OutputOption = Output.TABLE) -> None:

@@ -19,7 +19,7 @@ from penstock.cli.connection.majority import with_majority
 from penstock.cli.consume.command import consume
 from penstock.cli.errors import Failed, Misused
 from penstock.cli.help import examples
-from penstock.cli.output import Output, OutputOption, show, show_json, show_table
+from penstock.cli.output import Changes, Output, OutputOption, show, show_json, show_table
 from penstock.cli.produce.command import produce
 from penstock.cli.setting_gaps import effect_of, gaps_of, table_rows, warn_of_gaps
 from penstock.cli.topic import elect, offsets
@@ -46,6 +46,7 @@ def create(
     configs: ConfigOption = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Topics that are there are fine.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether it would work.")] = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
@@ -62,19 +63,26 @@ def create(
                 made = await client.admin.create_topic(name, partitions, replicas, settings, validate_only=dry_run)
             except Refused as refused:
                 if if_not_exists and refused.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                    typer.echo(f"{name} is there already.")
+                    changes.tell(f"{name} is there already.", topic=name, result="exists")
                 else:
                     failures.append(refused)
             else:
                 verb = "could be created" if dry_run else "created"
                 size = f"{_count(made.partitions, 'partition')}, {_count(made.replication_factor, 'replica')}"
-                typer.echo(f"{name} {verb}: {size}.")
+                changes.tell(
+                    f"{name} {verb}: {size}.",
+                    topic=name,
+                    result=verb,
+                    partitions=made.partitions,
+                    replicas=made.replication_factor,
+                )
                 has_made = True
         if has_made:
             await warn_of_gaps(client, settings)
         _raise(failures)
 
-    run_with_client(bootstrap, timeout, with_majority(timeout, work))
+    with Changes(output) as changes:
+        run_with_client(bootstrap, timeout, with_majority(timeout, work))
 
 
 def list_topics(
@@ -156,6 +164,7 @@ def alter(
         list[str] | None, typer.Option("-d", "--delete-config", metavar="K", help="Back to the default.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether it would work.")] = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
@@ -173,13 +182,16 @@ def alter(
         if partitions is not None:
             await client.admin.add_partitions(name, partitions, validate_only=dry_run)
 
-    run_with_client(bootstrap, timeout, with_majority(timeout, work))
-    typer.echo(f"{name} {'could be changed' if dry_run else 'changed'}.")
+    with Changes(output) as changed:
+        run_with_client(bootstrap, timeout, with_majority(timeout, work))
+        result = "could be changed" if dry_run else "changed"
+        changed.tell(f"{name} {result}.", topic=name, result=result)
 
 
 def delete(
     names: Names,
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
@@ -190,10 +202,11 @@ def delete(
         results = await client.admin.delete_topics(names)
         for name, refused in results.items():
             if refused is None:
-                typer.echo(f"{name} deleted.")
+                changes.tell(f"{name} deleted.", topic=name, result="deleted")
         _raise([refused for refused in results.values() if refused is not None])
 
-    run_with_client(found, timeout, with_majority(timeout, work))
+    with Changes(output) as changes:
+        run_with_client(found, timeout, with_majority(timeout, work))
 
 
 def _setting(entry: "ConfigEntry", gaps: "Mapping[str, SettingGap]") -> dict[str, Any]:

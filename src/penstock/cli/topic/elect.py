@@ -10,6 +10,7 @@ from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.connection.majority import with_majority
 from penstock.cli.errors import Failed
 from penstock.cli.help import examples
+from penstock.cli.output import Changes, Output, OutputOption
 
 if TYPE_CHECKING:
     from penstock.client.admin.leaders import Unled
@@ -30,6 +31,7 @@ def elect(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
 ) -> None:
@@ -46,18 +48,20 @@ def elect(
         if not unclean:
             wanted = await _astray(client, names)
             done = {} if dry_run else await admin.elect_leaders(wanted)
-            _tell(wanted, done, "led by its first replica", dry_run=dry_run)
+            _tell(changes, wanted, done, "led by its first replica", dry_run=dry_run)
             return
         unled = await admin.unled(names)
         refused = [] if force else [each for each in unled if each.has_all]
         wanted = [each.partition for each in unled if each not in refused]
         done = {} if dry_run or not wanted else await admin.elect_leaders(wanted, is_unclean=True)
         if wanted or not refused:
-            _tell(wanted, done, "led again, and its leader logs from which offset on records are lost", dry_run=dry_run)
+            what = "led again, and its leader logs from which offset on records are lost"
+            _tell(changes, wanted, done, what, dry_run=dry_run)
         if refused:
             raise Failed("; ".join(map(_why_not, refused)))
 
-    run_with_client(found, timeout, with_majority(timeout, work))
+    with Changes(output) as changes:
+        run_with_client(found, timeout, with_majority(timeout, work))
 
 
 async def _astray(client: "Client", names: list[str]) -> "list[TopicPartition]":
@@ -73,13 +77,20 @@ async def _astray(client: "Client", names: list[str]) -> "list[TopicPartition]":
 
 
 def _tell(
-    wanted: "list[TopicPartition]", done: "dict[TopicPartition, Refused | None]", what: str, *, dry_run: bool
+    changes: Changes,
+    wanted: "list[TopicPartition]",
+    done: "dict[TopicPartition, Refused | None]",
+    what: str,
+    *,
+    dry_run: bool,
 ) -> None:
     if not wanted:
-        typer.echo("No partition needs an election.")
+        changes.tell("No partition needs an election.")
     for each in wanted:
         if done.get(each) is None:
-            typer.echo(f"{each} {'would be' if dry_run else 'is'} {what}.")
+            sentence = f"{each} {'would be' if dry_run else 'is'} {what}."
+            result = "would be elected" if dry_run else "elected"
+            changes.tell(sentence, topic=each.topic, partition=each.partition, result=result)
     if failures := [str(each) for each in done.values() if each is not None]:
         raise Failed("; ".join(failures))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.completion import complete_topics
 from penstock.cli.connection.connecting import (
     TIMEOUT_S,
     BootstrapOption,
@@ -43,7 +44,10 @@ class ClientName(StrEnum):
 
 
 def verify(
-    topic: Annotated[str | None, typer.Option("--topic", help="A new one with a name of its own if not given.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", help="A new one with a name of its own if not given.", autocompletion=complete_topics),
+    ] = None,
     seconds: Annotated[float, typer.Option("-s", "--seconds", min=0.5, help="How long to write.")] = 30.0,
     rate: Annotated[float, typer.Option("--rate", min=1.0, help="Records in a second.")] = 1000.0,
     producers: Annotated[int, typer.Option("--producers", min=1, max=100, help="How many write.")] = 3,
