@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -81,3 +82,23 @@ def test_a_broker_that_was_killed_is_emptied_without_it(shell: Shell) -> None:
     os.kill(json.loads((shell.directory / "c" / "node-4" / "pid").read_text())["pid"], signal.SIGKILL)
     assert "Broker 4 has no replicas" in shell("cluster", "decommission", "4", *at)
     assert replicas_on(shell, 4, "left") == 0
+
+
+def test_a_broker_that_is_down_and_empty_is_removed_from_the_list(shell: Shell) -> None:
+    """Without that, `cluster health` would miss it for ever, and only kafka-cluster.sh unregister could end it."""
+    at = ("-b", ",".join(addresses(shell).split(",")[:3]))
+
+    def brokers() -> dict[int, str]:
+        return {each["broker"]: each["state"] for each in json.loads(shell("broker", "list", "-o", "json", *at))}
+
+    deadline_s = time.monotonic() + 60
+    while brokers().get(4) == "up":  # it was just killed
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+    if 4 in brokers():  # the test before may have removed it
+        done = shell("cluster", "decommission", "4", *at)
+        assert "Broker 4 has no replicas, and is down: it is removed from the list of brokers." in done
+    assert sorted(brokers()) == [1, 2, 3]
+    health = json.loads(shell.run("cluster", "health", "--wait", "30", "-o", "json", *at).stdout)
+    assert [each["is_well"] for each in health if each["check"] == "broker"] == [True]
+    assert "there is no broker 4 in this cluster" in shell.fails("cluster", "decommission", "4", *at)

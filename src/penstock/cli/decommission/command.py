@@ -33,7 +33,8 @@ def decommission(
 ) -> None:
     """Empty a broker, so that it can be stopped.
 
-    Its replicas move to others. The exit code is 0 only once it has none; run the command again to continue.
+    Its replicas move to others. The exit code is 0 only once it has none; run the command again to continue. A broker
+    that is down then is also removed from the list of brokers.
     """
 
     async def work(client: "Client") -> None:
@@ -50,7 +51,7 @@ def decommission(
 
 
 async def _decommission(client: "Client", node: int, wait_s: float | None, changes: Changes) -> None:
-    from penstock.cli.decommission.drain import drain, mark, obstacles, situation
+    from penstock.cli.decommission.drain import drain, mark, obstacles, removed_if_down, situation
     from penstock.cli.progress import ByteBar
 
     now = await situation(client, node)
@@ -75,6 +76,10 @@ async def _decommission(client: "Client", node: int, wait_s: float | None, chang
             f"broker {node} still has {_count(left, 'replica')}, and must not be stopped yet: what moves goes on, and "
             "the same command again watches it"
         )
+    if await removed_if_down(client, node):
+        told = f"Broker {node} has no replicas, and is down: it is removed from the list of brokers."
+        changes.tell(told, broker=node, result="removed", replicas=0)
+        return
     rest = "" if now.is_marking else "; stop it soon, since Apache Kafka may give it replicas of new topics"
     changes.tell(f"Broker {node} has no replicas: it can be stopped{rest}.", broker=node, result="empty", replicas=0)
 

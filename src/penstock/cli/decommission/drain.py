@@ -15,8 +15,9 @@ from penstock.cli.reassign.plan import Placement, plan_moves
 from penstock.cli.reassign.watch import Pace, partition_bytes, standings
 from penstock.client.admin.configs import ConfigKind
 from penstock.client.client import Client
-from penstock.client.errors import ClientError, Unsupported
+from penstock.client.errors import ClientError, Refused, Unsupported
 from penstock.client.metadata import Broker, TopicPartition
+from penstock.model.errors import ErrorCode
 
 MARK = "broker.decommission"
 BALANCE = "auto.balance.enable"
@@ -135,6 +136,20 @@ async def situation(client: Client, node: int) -> Situation:
         any(MARK in each for each in found),
         any(each.get(BALANCE) == "true" for each in found),
     )
+
+
+async def removed_if_down(client: Client, node: int) -> bool:
+    """Removes a broker that is down from the list of brokers; whether it was down, and the cluster can do so."""
+    if node not in {each.node_id for each in (await client.admin.describe_cluster()).fenced}:
+        return False
+    try:
+        await client.admin.unregister_broker(node)
+    except Unsupported:  # a cluster with ZooKeeper forgets it by itself
+        return False
+    except Refused as refused:
+        if refused.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:  # an attempt whose answer was lost has done it
+            raise
+    return True
 
 
 async def _settings(client: Client, node: int) -> dict[str, str | None]:

@@ -320,6 +320,10 @@ class Admin:
         """The current brokers."""
         return await brokers.describe_cluster(self.cluster, timeout_ms=timeout_ms)
 
+    async def unregister_broker(self, node_id: int, *, timeout_ms: int | None = None) -> None:
+        """Removes a broker that is gone for good from the list of brokers."""
+        await brokers.unregister_broker(self.cluster, node_id, timeout_ms=timeout_ms)
+
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """The metadata quorum as its leader reports it."""
         return await quorum.describe_quorum(self.cluster, timeout_ms=timeout_ms)

@@ -16,6 +16,7 @@ from penstock.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from penstock.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 _FIRST_WITH_FENCED = 2
 
@@ -64,6 +65,17 @@ async def describe_cluster(cluster: Cluster, *, timeout_ms: int | None = None) -
         tuple(broker for broker, is_fenced in found if not is_fenced),
         tuple(broker for broker, is_fenced in found if is_fenced),
     )
+
+
+async def unregister_broker(cluster: Cluster, node_id: int, *, timeout_ms: int | None = None) -> None:
+    """Removes a broker from the list of brokers. One that runs registers again when it is restarted."""
+    response = await cluster.ask_controller(
+        UnregisterBrokerRequest(broker_id=node_id),
+        UnregisterBrokerResponse,
+        lambda answer: [] if answer.error_code is ErrorCode.NONE else [answer.error_code],
+        timeout_ms=timeout_ms,
+    )
+    check(response.error_code, response.error_message, f"broker {node_id}")
 
 
 async def _ask_for_cluster(connection: BrokerConnection) -> DescribeClusterResponse:
