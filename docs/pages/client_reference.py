@@ -36,7 +36,7 @@ ALIASES = {
     "Text": Text,
 }
 """Types that have a name of their own on the page; what contains another comes first."""
-INSIDE = ("reader", "release", "release_producer", "result_of")
+INSIDE = ("reader", "release", "release_producer", "result_of", "claim", "holds", "done")
 """Methods that other parts of the client use."""
 CONSTRUCTORS: dict[str, Any] = {
     "ProducerOptions": penstock.client.Producer,

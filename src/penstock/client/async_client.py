@@ -164,6 +164,7 @@ class AsyncClient:
         self._opened[made] = None
         return made
 
+    @typed
     def group_consumer(self, group: str, *topics: str, **options: Unpack[GroupConsumerOptions]) -> GroupConsumer:
         """Opens a group member with `fetch_records` and `commit`; it is closed with the client at the latest."""
         made = GroupConsumer(self.cluster, group, topics, **options)

@@ -24,7 +24,12 @@ WITHOUT_A_CLUSTER = (
 DESTRUCTIVE = [
     ("topic", "delete", "orders"),
     ("topic", "elect", "orders", "--unclean"),
+    ("topic", "trim", "orders", "--before", "end"),
     ("group", "delete", "billing"),
+    ("group", "offset-delete", "billing", "-t", "orders"),
+    ("quorum", "remove", "3"),
+    ("quorum", "add", "4", "--controller", "127.0.0.1:1"),
+    ("reassign", "cancel"),
     ("group", "reset", "billing", "--to-earliest", "--execute"),
     ("reassign", "apply"),
     ("cluster", "decommission", "1"),

@@ -1,11 +1,19 @@
 """Arguments of a wrong type are a TypeError that names the parameter, what was given and what is expected."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, Unpack, get_origin
 
 import pytest
 
+from docs.pages import client_reference
+from penstock.client import Client, TopicPartition
+from penstock.client.admin.configs import ConfigKind
+from penstock.client.admin.voters import VoterListener
 from penstock.client.arguments import check_fields, typed
 
 
@@ -128,3 +136,83 @@ def test_fields_of_a_dataclass() -> None:
     made(wait_ms=3, protocol="classic")
     with pytest.raises(TypeError, match=r"Settings: wait_ms must be int, not '3' \(str\)"):
         made(wait_ms="3")
+
+
+class Odd:
+    """No parameter of the client takes it."""
+
+
+INSIDE = {*client_reference.INSIDE, "run", "start", "close"}
+"""Methods that other parts of the client use, and those that take any coroutine."""
+FILLED: tuple[tuple[str, Any], ...] = (
+    ("NewTopic", []),
+    ("VoterListener", VoterListener("C", "h", 1)),
+    ("ConfigKind", ConfigKind.TOPIC),
+    ("Mapping", {}),
+    ("Sequence", []),
+    ("Iterable", []),
+    ("TopicPartition", TopicPartition("t", 0)),
+    ("str", "t"),
+    ("bytes", b"t"),
+    ("int", 1),
+)
+"""Values for parameters without a default, by what their annotation has."""
+
+
+def wrongly_called(thing: object, name: str) -> Iterator[str]:
+    """The parameters of a method that take a value of any type, or whose error does not name them."""
+    method = getattr(thing, name)
+    parameters = inspect.signature(method).parameters.values()
+    for each in parameters:
+        if each.kind is each.VAR_KEYWORD:
+            if get_origin(each.annotation) is not Unpack:
+                yield f"{name}(**{each.name})"
+            continue
+        given = {
+            one.name: next((value for word, value in FILLED if word in str(one.annotation)), None)
+            for one in parameters
+            if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+        }
+        if each.kind is each.VAR_POSITIONAL:
+            call = partial(method, *given.values(), Odd())
+        else:
+            call = partial(method, **{**given, each.name: Odd()})
+        try:
+            made = call()
+            if inspect.iscoroutine(made):  # a producer checks what it is about to buffer
+                with closing(made):
+                    made.send(None)
+        except TypeError as error:
+            if f"{each.name} must be" not in str(error):
+                yield f"{name}({each.name}): {error}"
+        except Exception as error:
+            yield f"{name}({each.name}): {error!r}"
+        else:
+            yield f"{name}({each.name})"
+
+
+def test_every_public_method_names_an_argument_of_a_wrong_type() -> None:
+    async def story() -> list[str]:
+        async with Client("127.0.0.1:1") as client:
+            things = (client, client.admin, client.producer(), client.consumer(), client.group_consumer("g", "t"))
+            return [
+                f"{type(thing).__name__}.{found}"
+                for thing in things
+                for name, _ in inspect.getmembers(thing, inspect.ismethod)
+                if name not in INSIDE and not name.startswith("_")
+                for found in wrongly_called(thing, name)
+            ]
+
+    assert asyncio.run(story()) == []
+
+
+def test_the_blocking_client_does_so_too() -> None:
+    with Client.blocking("127.0.0.1:1") as client, client.producer() as producer:
+        found = [
+            f"{type(thing).__name__}.{each}"
+            for thing in (client, producer)
+            for name, _ in inspect.getmembers(thing, inspect.ismethod)
+            if name not in INSIDE and not name.startswith("_")
+            for each in wrongly_called(thing, name)
+        ]
+    assert found == []

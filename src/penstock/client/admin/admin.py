@@ -27,7 +27,7 @@ from penstock.client.admin.leaders import Unled
 from penstock.client.admin.quorum import QuorumDescription
 from penstock.client.admin.reassignments import Moving
 from penstock.client.admin.voters import VoterListener
-from penstock.client.arguments import check_fields
+from penstock.client.arguments import check_fields, typed
 from penstock.client.cluster import Cluster
 from penstock.client.errors import Refused, check
 from penstock.client.metadata import Topic, TopicPartition
@@ -89,6 +89,7 @@ class Admin:
 
     # --- topics
 
+    @typed
     async def create_topics(
         self,
         topics: Iterable[NewTopic],
@@ -127,6 +128,7 @@ class Admin:
                 await self._wait_for(each.name, timeout_ms)
         return made
 
+    @typed
     async def create_topic(
         self,
         name: str,
@@ -174,6 +176,7 @@ class Admin:
                 return
             await retry.after(refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}"))
 
+    @typed
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, Refused | None]:
         """Deletes topics and their records."""
         wanted = list(names)
@@ -199,18 +202,21 @@ class Admin:
             if each.name is not None
         }
 
+    @typed
     async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
         """Deletes a topic and its records."""
         (refused,) = (await self.delete_topics([name], timeout_ms=timeout_ms)).values()
         if refused is not None:
             raise refused
 
+    @typed
     async def list_topics(self, *, with_internal: bool = False, timeout_ms: int | None = None) -> list[Topic]:
         """All topics, sorted by name."""
         await self.cluster.refresh(None, timeout_ms=timeout_ms)
         topics = sorted(self.cluster.view.topics.values(), key=lambda topic: topic.name)
         return [topic for topic in topics if with_internal or not topic.is_internal]
 
+    @typed
     async def describe_topics(
         self, names: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, Topic | Refused]:
@@ -223,10 +229,12 @@ class Admin:
             for name in wanted
         }
 
+    @typed
     async def describe_topic(self, name: str, *, timeout_ms: int | None = None) -> Topic:
         """Fresh metadata of a topic."""
         return _only(await self.describe_topics([name], timeout_ms=timeout_ms))
 
+    @typed
     async def add_partitions(
         self,
         topic: str,
@@ -256,22 +264,26 @@ class Admin:
 
     # --- settings
 
+    @typed
     async def describe_configs(
         self, kind: ConfigKind, name: str, *, names: Sequence[str] | None = None, timeout_ms: int | None = None
     ) -> dict[str, ConfigEntry]:
         """Settings of a topic, a broker (by its id) or a group."""
         return await configs.describe_configs(self.cluster, kind, name, names=names, timeout_ms=timeout_ms)
 
+    @typed
     async def describe_topic_configs(
         self, topics: Sequence[str], *, names: Sequence[str] | None = None, timeout_ms: int | None = None
     ) -> dict[str, dict[str, ConfigEntry]]:
         """Settings of many topics at once."""
         return await configs.describe_topic_configs(self.cluster, topics, names=names, timeout_ms=timeout_ms)
 
+    @typed
     async def setting_gaps(self, *, timeout_ms: int | None = None) -> dict[str, SettingGap]:
         """Settings that this version of Penstock accepts without effect, by name; none for Apache Kafka."""
         return await configs.setting_gaps(self.cluster, timeout_ms=timeout_ms)
 
+    @typed
     async def alter_configs(
         self,
         kind: ConfigKind,
@@ -287,6 +299,7 @@ class Admin:
 
     # --- records
 
+    @typed
     async def offsets(
         self,
         topic: str,
@@ -303,6 +316,7 @@ class Admin:
         found = await offsets.list_offsets(self.cluster, wanted, isolation, timeout_ms=timeout_ms)
         return {partition.partition: offset for partition, offset in found.items()}
 
+    @typed
     async def delete_records(
         self, topic: str, before: Mapping[int, int], *, timeout_ms: int | None = None
     ) -> dict[int, int]:
@@ -316,28 +330,34 @@ class Admin:
 
     # --- brokers
 
+    @typed
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """The current brokers."""
         return await brokers.describe_cluster(self.cluster, timeout_ms=timeout_ms)
 
+    @typed
     async def unregister_broker(self, node_id: int, *, timeout_ms: int | None = None) -> None:
         """Removes a broker that is gone for good from the list of brokers."""
         await brokers.unregister_broker(self.cluster, node_id, timeout_ms=timeout_ms)
 
+    @typed
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """The metadata quorum as its leader reports it."""
         return await quorum.describe_quorum(self.cluster, timeout_ms=timeout_ms)
 
+    @typed
     async def add_voter(
         self, node_id: int, directory_id: bytes, listener: VoterListener, *, timeout_ms: int | None = None
     ) -> None:
         """Makes a controller a voter of the metadata quorum."""
         await voters.add_voter(self.cluster, node_id, directory_id, listener, timeout_ms=timeout_ms)
 
+    @typed
     async def remove_voter(self, node_id: int, directory_id: bytes, *, timeout_ms: int | None = None) -> None:
         """Makes a voter of the metadata quorum an observer."""
         await voters.remove_voter(self.cluster, node_id, directory_id, timeout_ms=timeout_ms)
 
+    @typed
     async def log_dirs(
         self,
         node_ids: Iterable[int] | None = None,
@@ -350,10 +370,12 @@ class Admin:
 
     # --- features
 
+    @typed
     async def describe_features(self, *, timeout_ms: int | None = None) -> FeaturesDescription:
         """The finalized levels, and the levels that each node supports."""
         return await features.describe_features(self.cluster, timeout_ms=timeout_ms)
 
+    @typed
     async def raise_features(
         self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> None:
@@ -362,6 +384,7 @@ class Admin:
             self.cluster, levels, Direction.UP, validate_only=validate_only, timeout_ms=timeout_ms
         )
 
+    @typed
     async def lower_features(
         self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> None:
@@ -372,10 +395,12 @@ class Admin:
 
     # --- leaders
 
+    @typed
     async def unled(self, topics: Sequence[str], *, timeout_ms: int | None = None) -> list[Unled]:
         """Partitions of these topics without a leader, and the replicas that hold, or held, all committed records."""
         return await leaders.unled(self.cluster, topics, timeout_ms=timeout_ms)
 
+    @typed
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, is_unclean: bool = False, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Refused | None]:
@@ -384,10 +409,12 @@ class Admin:
 
     # --- reassignments
 
+    @typed
     async def list_reassignments(self, *, timeout_ms: int | None = None) -> list[Moving]:
         """Partition reassignments in progress."""
         return await reassignments.list_reassignments(self.cluster, timeout_ms=timeout_ms)
 
+    @typed
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Refused | None]:
@@ -396,24 +423,29 @@ class Admin:
 
     # --- groups
 
+    @typed
     async def list_groups(self, *, timeout_ms: int | None = None) -> list[GroupListing]:
         """All groups."""
         return await groups.list_groups(self.cluster, timeout_ms=timeout_ms)
 
+    @typed
     async def describe_group(self, group_id: str, *, timeout_ms: int | None = None) -> GroupDescription:
         """A group and its members."""
         return await groups.describe_group(self.cluster, group_id, timeout_ms=timeout_ms)
 
+    @typed
     async def group_offsets(self, group_id: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
         """Committed offsets of a group."""
         return await groups.group_offsets(self.cluster, group_id, timeout_ms=timeout_ms)
 
+    @typed
     async def delete_group_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Refused | None]:
         """Deletes committed offsets of a group."""
         return await group_offsets.delete_offsets(self.cluster, group_id, partitions, timeout_ms=timeout_ms)
 
+    @typed
     async def delete_group(self, group_id: str, *, timeout_ms: int | None = None) -> None:
         """Deletes an empty group and its offsets."""
         await groups.delete_group(self.cluster, group_id, timeout_ms=timeout_ms)

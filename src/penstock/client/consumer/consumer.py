@@ -89,12 +89,14 @@ class Consumer:
 
     # --- assignment
 
+    @typed
     async def assign(
         self, starts: Mapping[TopicPartition, Start], *, until_end: bool = False, timeout_ms: int | None = None
     ) -> None:
         """Replaces the assignment with these partitions."""
         self.assign_ranges(await self.resolve(starts, until_end=until_end, timeout_ms=timeout_ms))
 
+    @typed
     def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int | None]]) -> None:
         """Replaces the assignment with these partitions, each from an offset up to an end (None: without end)."""
         self._fetcher.cursors.clear()
@@ -104,12 +106,14 @@ class Consumer:
             self._fetcher.cursors[partition] = Cursor(partition, offset, end_offset)
         self._fetcher.wake()
 
+    @typed
     def add_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int | None]]) -> None:
         """Adds partitions to the assignment."""
         for partition, (offset, end_offset) in ranges.items():
             self._fetcher.cursors[partition] = Cursor(partition, offset, end_offset)
         self._fetcher.wake()
 
+    @typed
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Removes partitions from the assignment: no record of them is returned any more, even if already fetched."""
         for partition in partitions:
@@ -117,6 +121,7 @@ class Consumer:
             if cursor is not None and self._open is not None and self._open[0] is cursor:
                 self._open = None
 
+    @typed
     def fail(self, trouble: Exception) -> None:
         """Stops fetching; this and every later read raises the error."""
         self._fetcher.fail(trouble)
@@ -128,6 +133,7 @@ class Consumer:
         if self._fetcher.trouble is not None:
             raise self._fetcher.trouble
 
+    @typed
     async def assign_topic(
         self, topic: str, start: Start, *, until_end: bool = False, timeout_ms: int | None = None
     ) -> None:
@@ -136,6 +142,7 @@ class Consumer:
         starts = {TopicPartition(topic, each.index): start for each in known.partitions}
         await self.assign(starts, until_end=until_end, timeout_ms=timeout_ms)
 
+    @typed
     async def seek(self, partition: TopicPartition, start: Start, *, timeout_ms: int | None = None) -> None:
         """Continues at another place in a partition."""
         cursor = self._cursor(partition)
@@ -145,15 +152,18 @@ class Consumer:
             self._open = None
         self._fetcher.wake()
 
+    @typed
     def pause(self, partition: TopicPartition, *, is_paused: bool = True) -> None:
         """Stops or resumes fetching a partition."""
         self._cursor(partition).is_paused = is_paused
         self._fetcher.wake()
 
+    @typed
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to be returned (or where that record would be)."""
         return self._cursor(partition).position
 
+    @typed
     def high_watermark(self, partition: TopicPartition) -> int:
         """The high watermark as of the last fetch; -1 before the first."""
         return self._cursor(partition).high_watermark
@@ -178,6 +188,7 @@ class Consumer:
             raise ValueError(f"{partition} is not assigned")
         return cursor
 
+    @typed
     async def resolve(
         self, starts: Mapping[TopicPartition, Start], *, until_end: bool = False, timeout_ms: int | None = None
     ) -> dict[TopicPartition, tuple[int, int | None]]:
@@ -201,6 +212,7 @@ class Consumer:
 
     # --- reading
 
+    @typed
     async def fetch_batches(self, timeout_ms: int | None = None) -> Fetched | None:
         """The next batches of some partition as stored, including aborted ones and transaction markers.
 
@@ -216,6 +228,7 @@ class Consumer:
         self._fetcher.wake()
         return fetched
 
+    @typed
     async def fetch_records(self, max_records: int = 500, timeout_ms: int | None = None) -> PartitionRecords | None:
         """The next records of some partition, up to `max_records`; None if none arrives in time, or at a given end."""
         check_batch(max_records)

@@ -89,6 +89,7 @@ class GroupConsumer:
 
     # --- reading
 
+    @typed
     async def fetch_records(self, max_records: int = 500, timeout_ms: int | None = None) -> PartitionRecords | None:
         """The next records of some partition; None if none arrives in time. Marks the previous batch as read."""
         check_batch(max_records)
@@ -124,6 +125,7 @@ class GroupConsumer:
             for message in self.messages(piece):
                 yield message
 
+    @typed
     def messages(self, piece: PartitionRecords) -> "Messages":
         """The records of a batch one by one; each counts as read when the next is requested."""
         return Messages(self, piece)
@@ -285,6 +287,7 @@ class GroupConsumer:
         """See Holder."""
         return sorted(self._claims)
 
+    @typed
     async def give(self, partitions: Sequence[TopicPartition]) -> None:
         """See Holder."""
         for each in partitions:
@@ -304,6 +307,7 @@ class GroupConsumer:
         self._consumer.add_ranges(ranges)
         self._news.ring()
 
+    @typed
     async def take_back(self, partitions: Sequence[TopicPartition]) -> None:
         """See Holder."""
         self._consumer.drop(partitions)

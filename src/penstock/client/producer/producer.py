@@ -152,6 +152,7 @@ class Producer:
         )
         return await delivery
 
+    @typed
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Waits until all buffered records are delivered or given up; raises TimedOut if that takes too long."""
         batches = list(self._sender.unresolved)
