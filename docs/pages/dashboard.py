@@ -197,7 +197,7 @@ ROWS: dict[str, Sequence[Panel]] = {
             [
                 Query(
                     "histogram_quantile(0.99, sum by (le, request) "
-                    f'(rate(penstock_request_seconds_bucket{{{HERE},listener="clients",request!="Fetch"}}{RATE})))',
+                    f'(rate(penstock_request_seconds_bucket{{{HERE},kind="clients",request!="Fetch"}}{RATE})))',
                     "{{request}}",
                 )
             ],

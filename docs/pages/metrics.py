@@ -39,6 +39,7 @@ of kafka_exporter, so dashboards made for these find what they look for; what ne
 | `penstock dev` | http://localhost:9644/metrics, or the next free port; the first screen tells |
 | `penstock sandbox up` | `penstock sandbox status` tells |
 | `penstock server` | `metrics.listener=127.0.0.1:9644` in its file; unset, nowhere |
+| the container image | port 9644 of the container ([publish it](running.md#in-a-container)) |
 
 Nobody logs in there: whoever reaches it reads names of topics. So an address that other machines reach needs
 `allow.plaintext.beyond.loopback=true`, as for all listeners, and belongs behind a firewall that lets Prometheus in.
@@ -55,6 +56,8 @@ do not restart a node because of it.
 [deploy/prometheus](../deploy/prometheus) has a configuration to begin with, alert rules, and their tests;
 [deploy/grafana/penstock.json](../deploy/grafana/penstock.json) is a dashboard. A test in CI has a
 Prometheus scrape a cluster of three nodes, asks it every query of the dashboard, and kills a node to see alerts fire.
+`docker compose -f deploy/compose-cluster.yaml up --wait` starts three nodes with both
+([what of that was tried](running.md#three-nodes-prometheus-and-grafana)). By hand:
 
 1. **Targets.** In `prometheus.yml`, give every cluster a job of its own, with all its nodes. For `penstock dev`, and a
    Prometheus on the same machine:

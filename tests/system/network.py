@@ -4,7 +4,8 @@
 cuts one direction: packets that one node sends to another are dropped, and neither node is notified. A process that
 wants to connect to the nodes enters the router (`Network.enter`).
 
-`Sides` has nodes on several networks that do not reach each other.
+`Sides` has nodes on several networks that do not reach each other. `Loopback` is one namespace, for processes that find
+each other on 127.0.0.1; packets to and from a port of it can be dropped.
 """
 
 import ctypes
@@ -45,12 +46,16 @@ class _Namespaces:
     def _set_up(self) -> None:
         raise NotImplementedError
 
+    def namespace(self, place: int | str) -> str:
+        """The name of the namespace of a node or of a side."""
+        return f"{self._name}-{place}"
+
     def prefix(self, place: int | str) -> list[str]:
         """The command prefix that runs a command in the namespace of a node or of a side."""
-        return ["ip", "netns", "exec", f"{self._name}-{place}"]
+        return ["ip", "netns", "exec", self.namespace(place)]
 
     def _make(self, place: int | str, *, routes: bool = False) -> None:
-        namespace = f"{self._name}-{place}"
+        namespace = self.namespace(place)
         _run("ip", "netns", "add", namespace)
         self._stack.callback(_run, "ip", "netns", "del", namespace)
         self._in(place, "ip", "link", "set", "lo", "up")
@@ -140,6 +145,35 @@ class Sides(_Namespaces):
 
     def _network(self, side: str) -> str:
         return f"10.{SIDE_FIRST + self._sides.index(side)}"
+
+
+class Loopback(_Namespaces):
+    """A namespace with a loopback address. Packets of ports that are cut go to a link without anything behind it."""
+
+    PLACE: Final = "here"
+    _HOLE: Final = "hole"
+    _TABLE: Final = "77"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, ())
+
+    def _set_up(self) -> None:
+        here = ["ip", "-n", self.namespace(self.PLACE)]
+        self._make(self.PLACE)
+        _run(*here, "link", "add", self._HOLE, "type", "veth", "peer", "name", "nowhere")
+        for link in (self._HOLE, "nowhere"):
+            _run(*here, "link", "set", link, "up")
+        for name in ("all", self._HOLE):
+            self._in(self.PLACE, "sysctl", "-qw", f"net.ipv4.conf.{name}.route_localnet=1")
+        _run(*here, "route", "add", "default", "dev", self._HOLE, "table", self._TABLE)
+        _run(*here, "rule", "add", "pref", "100", "lookup", "local")  # later than the rules of `cut`
+        _run(*here, "rule", "del", "pref", "0")
+
+    def cut(self, port: int) -> None:
+        """Drops all packets to and from a port: nothing is accepted, and nothing refused."""
+        for word in ("dport", "sport"):
+            rule = ["rule", "add", "pref", "10", "ipproto", "tcp", word, str(port), "lookup", self._TABLE]
+            _run("ip", "-n", self.namespace(self.PLACE), *rule)
 
 
 def _go_to(namespace: int) -> None:

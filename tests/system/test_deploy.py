@@ -7,33 +7,18 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.system.commands import ENVIRONMENT, PENSTOCK, Shell, a_broker
+from tests.system.containerfile import DEPLOY, instructions, last, variables
 
 pytestmark = pytest.mark.xdist_group("deploy")
 
 ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
 PROGRAM = "/opt/penstock/bin/penstock"
 EXPOSURE_MAX = 2.0
-INSTRUCTIONS = {
-    "FROM",
-    "WORKDIR",
-    "COPY",
-    "RUN",
-    "ENV",
-    "USER",
-    "VOLUME",
-    "EXPOSE",
-    "STOPSIGNAL",
-    "HEALTHCHECK",
-    "ENTRYPOINT",
-    "CMD",
-}
 
 
 def test_the_sample_file_is_without_complaint(tmp_path: Path) -> None:
@@ -89,23 +74,6 @@ def test_the_unit_shuts_the_process_in(systemd_analyze: str, tmp_path: Path) -> 
 
 
 # --- the container ----------------------------------------------------------------------------------------------------
-
-
-def instructions() -> Iterator[tuple[str, str]]:
-    """Instructions of the Containerfile, without comments, with continuation lines joined."""
-    text = re.sub(r"^#.*\n", "", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE)
-    for line in filter(None, re.sub(r"\\\n\s*", "", text).splitlines()):
-        name, _, rest = line.partition(" ")
-        assert name in INSTRUCTIONS, line
-        yield name, rest
-
-
-def last(name: str) -> str:
-    return [rest for each, rest in instructions() if each == name][-1]
-
-
-def variables() -> dict[str, str]:
-    return dict(part.split("=", 1) for part in last("ENV").split(" "))
 
 
 def test_the_image_does_not_run_as_root() -> None:

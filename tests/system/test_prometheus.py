@@ -3,30 +3,23 @@
 import json
 import re
 import shutil
-import threading
 import urllib.request
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from harness.ports import free_port
-from penstock import SyncClient
 from penstock.server.metrics.gathering import COLLECTORS
 from tests.compatibility import debian
 from tests.system.commands import Shell
+from tests.system.containerfile import DEPLOY
+from tests.system.dashboard import FOUND_S, TOPICS, metrics_in, queries, traffic, watch
 from tests.system.prometheus import PACKAGE, RULES, Prometheus, promtool
 from tests.unit.server.metrics.exposition import read
 
 pytestmark = pytest.mark.xdist_group("prometheus")
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 HERE = ("--dir", "c")
-FOUND_S = 60.0
-VARIABLES = {"$__rate_interval": "10s", "$job": "penstock", "$instance": ".+", "$topic": ".+"}
 ON_A_KILL = {
     "NodeDown",
     "OfflinePartitions",
@@ -43,25 +36,6 @@ def _tools() -> None:
         debian.unpacked("promtool", PACKAGE)
     except debian.Missing as missing:
         pytest.skip(str(missing))
-
-
-def queries() -> dict[str, str]:
-    """Every query of the dashboard, as Grafana would send it."""
-    dashboard = json.loads((DEPLOY / "grafana" / "penstock.json").read_text())
-    found = {}
-    for panel in dashboard["panels"]:
-        for target in panel.get("targets", ()):
-            expression = target["expr"]
-            for name, value in VARIABLES.items():
-                expression = expression.replace(name, value)
-            assert "$" not in expression
-            found[f"{panel['title']} {target['refId']}"] = expression
-    return found
-
-
-def metrics_in(text: str) -> set[str]:
-    names = re.findall(r"\b(?:kafka|penstock|process)_[a-z_]+", re.sub(r"\{[^}]*\}", "", text))
-    return {name.removesuffix("_bucket") for name in names}
 
 
 # --- shipped files ----------------------------------------------------------------------------------------------------
@@ -113,31 +87,6 @@ def test_rules_and_dashboard_ask_for_what_there_is() -> None:
 # --- a monitored cluster ----------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def traffic(bootstrap: str) -> Iterator[list[int]]:
-    """A client that writes and reads; the list holds the number of acknowledged records."""
-    stop, counts = threading.Event(), [0]
-
-    def go_on() -> None:
-        with SyncClient(bootstrap) as client:
-            client.commit_offset("orders", "billing", 0, 0)
-            for partition in range(6):
-                client.commit_offset("alone", "billing", partition, 0)
-            while not stop.is_set():
-                for number in range(20):
-                    client.publish("orders", b"v" * 100, str(number).encode())
-                    counts[0] += 1
-                deque(islice(client.consume("orders", "earliest"), 20), maxlen=0)
-
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield counts
-    finally:
-        stop.set()
-        thread.join(60)
-
-
 def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     shell("sandbox", "up", "--nodes", "3", "--port", str(free_port()), *HERE)
@@ -146,11 +95,11 @@ def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
         pages = {node["node"]: node["metrics"] for node in said["nodes"]}
         targets = [re.sub(r"http://(.*)/metrics", r"\1", page) for page in pages.values()]
         with Prometheus(tmp_path, targets) as prometheus:
-            for name, least, replicas in (("orders", 2, 3), ("strict", 3, 3), ("alone", 1, 1)):
+            for name, least, replicas in TOPICS:
                 partitions = ("-p", "6", "-r", str(replicas), "-c", f"min.insync.replicas={least}")
                 shell("topic", "create", name, *partitions, "-b", said["bootstrap"])
             with traffic(said["bootstrap"]) as written:
-                watch(prometheus)
+                watch(prometheus, queries())
             check_truth(prometheus, list(pages.values()), written[0])
             prometheus.until(lambda: not prometheus.firing() & ON_A_KILL, FOUND_S)
             shell("sandbox", "kill", "3", *HERE)
@@ -163,24 +112,6 @@ def test_a_real_prometheus_watches_a_cluster(tmp_path: Path) -> None:
             prometheus.until(lambda: len(prometheus.query(known)) == 1 + 4, FOUND_S)
     finally:
         shell.run("sandbox", "down", *HERE)
-
-
-def watch(prometheus: Prometheus) -> None:
-    """Checks that every dashboard query returns data, and that rates are positive under traffic."""
-    missing = dict(queries())
-
-    def all_found() -> bool:
-        for title in [title for title, query in missing.items() if prometheus.query(query)]:
-            del missing[title]
-        return not missing
-
-    try:
-        prometheus.until(all_found, FOUND_S)
-    except AssertionError:
-        raise AssertionError(f"these find nothing: {missing}") from None
-    moving = [query for title, query in queries().items() if title.startswith(("Records in", "Bytes in", "Bytes out"))]
-    assert len(moving) == 4
-    prometheus.until(lambda: all(sum(value for _, value in prometheus.query(query)) > 0 for query in moving), FOUND_S)
 
 
 def check_truth(prometheus: Prometheus, pages: list[str], written: int) -> None:
