@@ -2,7 +2,8 @@
 
 `Local` is a cluster of five nodes on this machine: 1 to 3 are controllers and brokers, 4 and 5 brokers. `Cut` is three
 nodes in network namespaces and a client in a fourth one, on the side of node 1 when the network is cut: the router
-drops packets between the sides, so connections are neither accepted nor refused.
+drops packets between the sides, so connections are neither accepted nor refused. `sandbox status` is for nodes on one
+machine; for it, packets to and from the ports of two nodes are dropped on the loopback device of a namespace.
 """
 
 import json
@@ -21,12 +22,12 @@ from typing import Final, Self
 from harness.ports import free_port
 from tests.system.cluster_faults import Town
 from tests.system.commands import ENVIRONMENT, Shell
-from tests.system.network import Network
+from tests.system.network import Loopback, Network
 from tests.system.victim import ROOT
 
 TIMEOUT_S: Final = 5.0
-PROCESS_S: Final = 120.0
-HEALED_S: Final = 240.0
+PROCESS_S: Final = 300.0
+HEALED_S: Final = 480.0
 FENCED_S: Final = 1.5
 """The leader of a quorum counts as confirmed for a second after the last request of a majority."""
 SANDBOX: Final = "sandbox"
@@ -45,6 +46,7 @@ class Outcome:
     out: str
     err: str
     seconds: float
+    """How long it took, without the time in which it waited for a processor."""
 
     @property
     def first_line(self) -> str:
@@ -105,13 +107,17 @@ def write_plan(directory: Path) -> None:
 class Local:
     """See the module."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nodes: int = 5, prefix: Sequence[str] = ()) -> None:
+        """`prefix` runs the nodes and commands elsewhere, such as in a network namespace."""
         self.shell = Shell(directory)
+        self._nodes = nodes
+        self._prefix = prefix
         self._hurt: frozenset[int] = frozenset()
         self._is_stopped = False
 
     def __enter__(self) -> Self:
-        self._must(SANDBOX, "up", "--nodes", "5", "--port", str(free_port()), "--timeout", str(HEALED_S), *HERE)
+        nodes, port = str(self._nodes), str(free_port())
+        self._must(SANDBOX, "up", "--nodes", nodes, "--port", port, "--timeout", str(HEALED_S), *HERE)
         write_plan(self.shell.directory)
         return self
 
@@ -119,12 +125,19 @@ class Local:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._go_on()
-        self.shell.run(SANDBOX, "down", *HERE)
+        self.shell.run(SANDBOX, "down", *HERE, prefix=self._prefix, limit_s=HEALED_S)
 
     def address(self, *node_ids: int) -> str:
         """The addresses of nodes for clients."""
+        return ",".join(f"127.0.0.1:{each['port']}" for each in self._places(node_ids))
+
+    def ports(self, *node_ids: int) -> list[int]:
+        """All ports of nodes."""
+        return [port for each in self._places(node_ids) for name, port in each.items() if name.endswith("port")]
+
+    def _places(self, node_ids: Sequence[int]) -> list[dict[str, int]]:
         nodes = json.loads((self.shell.directory / "c" / "cluster.json").read_text())["nodes"]
-        return ",".join(f"127.0.0.1:{each['port']}" for each in nodes if each["node_id"] in node_ids)
+        return [each for each in nodes if each["node_id"] in node_ids]
 
     def hurt(self, fault: str) -> None:
         """Brings the fault about. Starts nodes that an earlier fault has killed, unless this one kills them, too."""
@@ -157,11 +170,21 @@ class Local:
 
     def fenced(self) -> int:
         """How often brokers 4 and 5 were fenced: if they run, a busy machine delayed heartbeats."""
-        logs = [path.read_text() for path in (self.shell.directory / "c").glob("node-*/log")]
-        return sum(log.count(f"Broker {broker} is fenced") for log in logs for broker in (4, 5))
+        return sum(log.count(f"Broker {broker} is fenced") for log in self._logs() for broker in (4, 5))
+
+    def elected(self) -> int:
+        """How often a controller was elected: with no new fault, a busy machine delayed requests of controllers."""
+        return sum(log.count("[quorum-leader]") for log in self._logs())
+
+    def log(self, node_id: int) -> str:
+        """The log of a node."""
+        return (self.shell.directory / "c" / f"node-{node_id}" / "log").read_text()
+
+    def _logs(self) -> list[str]:
+        return [path.read_text() for path in (self.shell.directory / "c").glob("node-*/log")]
 
     def _must(self, *line: str) -> None:
-        done = self.shell.run(*line, limit_s=HEALED_S + PROCESS_S)
+        done = self.shell.run(*line, prefix=self._prefix, limit_s=HEALED_S + PROCESS_S)
         assert done.returncode == 0, (done.stdout + done.stderr).decode()
 
     def _go_on(self) -> None:
@@ -180,8 +203,28 @@ class Local:
 
 def outcomes_of_a_cut(directory: Path) -> dict[str, Outcome]:
     """Runs the commands on the smaller side of a network that is cut."""
+    machine, town = directory / "machine", directory / "town"
+    machine.mkdir()
+    town.mkdir()
+    return {"status": _status_of_a_cut(machine)} | _outcomes_of_a_cut(town)
+
+
+def _status_of_a_cut(directory: Path) -> Outcome:
     with ExitStack() as stack:
-        network = stack.enter_context(Network("quorum", (1, 2, 3, 4)))
+        machine = stack.enter_context(Loopback(f"ql{os.getpid()}"))
+        prefix = machine.prefix(machine.PLACE)
+        local = stack.enter_context(Local(directory, 3, prefix))
+        time.sleep(FENCED_S)
+        for port in local.ports(1, 2):
+            machine.cut(port)
+        time.sleep(FENCED_S)
+        line = command_lines(local.address(3), HERE)["status"]
+        return run_together({"status": line}, directory, prefix)["status"]
+
+
+def _outcomes_of_a_cut(directory: Path) -> dict[str, Outcome]:
+    with ExitStack() as stack:
+        network = stack.enter_context(Network(f"qc{os.getpid()}", (1, 2, 3, 4)))
         network.enter()
         town = stack.enter_context(Town(directory, network=network))
         town.until_all_serve()
