@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,10 @@ COMMANDS: Final = ("health", "quorum", "status", "create", "doctor", "reassign")
 ONE_GONE, TWO_GONE, THREE_GONE = "1 of 3 controllers gone", "2 of 3 controllers gone", "3 of 3 controllers gone"
 BROKERS_GONE, STOPPED, CUT = "brokers gone", "2 of 3 controllers stopped", "network cut"
 KILLED: Final = {ONE_GONE: (1,), TWO_GONE: (1, 2), THREE_GONE: (1, 2, 3), BROKERS_GONE: (4, 5)}
+
+
+Run = Callable[[dict[str, list[str]], Path, Sequence[str]], dict[str, "Outcome"]]
+"""`run_together` or `run_one_by_one`: runs commands by name in a directory, behind a prefix."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,11 @@ def run_together(lines: dict[str, list[str]], directory: Path, prefix: Sequence[
         assert file.exists(), err
         found[name] = Outcome(process.returncode, out, err, float(file.read_text()))
     return found
+
+
+def run_one_by_one(lines: dict[str, list[str]], directory: Path, prefix: Sequence[str] = ()) -> dict[str, Outcome]:
+    """Runs the commands one after the other: it takes longer, and they do not keep each other waiting."""
+    return {name: run_together({name: line}, directory, prefix)[name] for name, line in lines.items()}
 
 
 def write_plan(directory: Path) -> None:
@@ -196,17 +205,17 @@ class Local:
         for each in node_ids:
             os.kill(json.loads((self.shell.directory / "c" / f"node-{each}" / "pid").read_text())["pid"], number)
 
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self, run: Run) -> dict[str, Outcome]:
         """Runs the commands, which find the cluster by its brokers 4 and 5."""
-        return run_together(command_lines(self.address(4, 5), HERE), self.shell.directory)
+        return run(command_lines(self.address(4, 5), HERE), self.shell.directory, ())
 
 
-def outcomes_of_a_cut(directory: Path) -> dict[str, Outcome]:
+def outcomes_of_a_cut(directory: Path, run: Run) -> dict[str, Outcome]:
     """Runs the commands on the smaller side of a network that is cut."""
     machine, town = directory / "machine", directory / "town"
     machine.mkdir()
     town.mkdir()
-    return {"status": _status_of_a_cut(machine)} | _outcomes_of_a_cut(town)
+    return {"status": _status_of_a_cut(machine)} | _outcomes_of_a_cut(town, run)
 
 
 def _status_of_a_cut(directory: Path) -> Outcome:
@@ -222,7 +231,7 @@ def _status_of_a_cut(directory: Path) -> Outcome:
         return run_together({"status": line}, directory, prefix)["status"]
 
 
-def _outcomes_of_a_cut(directory: Path) -> dict[str, Outcome]:
+def _outcomes_of_a_cut(directory: Path, run: Run) -> dict[str, Outcome]:
     with ExitStack() as stack:
         network = stack.enter_context(Network(f"qc{os.getpid()}", (1, 2, 3, 4)))
         network.enter()
@@ -235,4 +244,4 @@ def _outcomes_of_a_cut(directory: Path) -> dict[str, Outcome]:
                 network.cut(there, here)
         time.sleep(FENCED_S)
         write_plan(directory)
-        return run_together(command_lines(town.bootstrap, ()), directory, network.prefix(4))
+        return run(command_lines(town.bootstrap, ()), directory, network.prefix(4))

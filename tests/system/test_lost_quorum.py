@@ -22,11 +22,14 @@ from tests.system.lost_quorum import (
     Local,
     Outcome,
     outcomes_of_a_cut,
+    run_one_by_one,
+    run_together,
 )
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
-TRIES = 3
+RUNS = (run_together, run_one_by_one, run_one_by_one)
+TRIES = len(RUNS)
 LATE_S = 1.0
 """What a command may take beyond its --timeout."""
 LOST = {
@@ -67,11 +70,11 @@ class Stage:
 
     def _hurt(self, fault: str) -> dict[str, Outcome]:
         """Tries again where a busy machine has brought about another fault as well, or made commands late."""
-        for _ in range(TRIES):
+        for run in RUNS:
             fenced = self.local.fenced()
             self.local.hurt(fault)
             elected = self.local.elected()
-            found = self.local.outcomes()
+            found = self.local.outcomes(run)
             is_fenced = self.local.fenced() != fenced and fault != BROKERS_GONE
             if not (is_fenced or self.local.elected() != elected or are_late(found)):
                 return found
@@ -79,10 +82,10 @@ class Stage:
         return found
 
     def _cut(self) -> dict[str, Outcome]:
-        for number in range(TRIES):
+        for number, run in enumerate(RUNS):
             directory = self._directory / f"cut-{number}"
             directory.mkdir()
-            found = outcomes_of_a_cut(directory)
+            found = outcomes_of_a_cut(directory, run)
             if not are_late(found):
                 return found
         return found
