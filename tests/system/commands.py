@@ -26,7 +26,7 @@ class Shell:
         given: bytes = b"",
         prefix: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
-        limit_s: float = 60,
+        limit_s: float = 300,
     ) -> "subprocess.CompletedProcess[bytes]":
         """Runs a command behind a prefix such as `setpriv …`, and returns the completed process."""
         return subprocess.run(
@@ -99,7 +99,7 @@ def a_broker(
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(30)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise

@@ -62,7 +62,7 @@ def traffic(bootstrap: str) -> Iterator[list[int]]:
         yield counts
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(300)
 
 
 def watch(prometheus: Questions, wanted: dict[str, str]) -> None:

@@ -127,6 +127,9 @@ class Local:
     def __enter__(self) -> Self:
         nodes, port = str(self._nodes), str(free_port())
         self._must(SANDBOX, "up", "--nodes", nodes, "--port", port, "--timeout", str(HEALED_S), *HERE)
+        # Tests place the replicas of their topics; the cluster must not move them to other brokers.
+        at = ("-b", self.address(self._nodes), "--timeout", str(HEALED_S))
+        self._must("broker", "config", "-c", "auto.balance.enable=false", *at)
         write_plan(self.shell.directory)
         return self
 

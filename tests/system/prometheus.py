@@ -24,7 +24,7 @@ Sample = tuple[dict[str, str], float]
 
 def promtool(*arguments: str, cwd: Path, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
     command = [debian.unpacked("promtool", PACKAGE), *arguments]
-    return subprocess.run(command, cwd=cwd, input=given, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=cwd, input=given, capture_output=True, timeout=300, check=False)
 
 
 class Questions:
@@ -61,7 +61,7 @@ class Questions:
     def get(self, path: str) -> bytes | None:
         """The answer to a request; None if it was not served."""
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=60) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             return error.read() if error.code in (400, 422) else None

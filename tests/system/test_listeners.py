@@ -17,7 +17,7 @@ from typing import IO, Final
 import pytest
 
 from tests.system.commands import ENVIRONMENT, PENSTOCK
-from tests.system.listener_clients import BONUS, FAMILIES, NODES
+from tests.system.listener_clients import BONUS, FAMILIES, NODES, install
 from tests.system.network import Sides
 from tests.system.victim import ROOT
 
@@ -27,7 +27,7 @@ HOST: Final = "host"
 DOCKER: Final = "docker"
 PORTS: Final = {HOST: 9092, DOCKER: 29092}
 CONTROLLER_PORT: Final = 9093
-STOP_S: Final = 120
+STOP_S: Final = 300
 STOPPED: Final = 3
 """The node whose leaders and coordinators move."""
 
@@ -90,6 +90,7 @@ def line_of(process: "subprocess.Popen[str]", directory: Path) -> str:
 
 
 def test_clients_on_both_sides_follow_leaders_by_the_addresses_of_their_listener(tmp_path: Path) -> None:
+    install()
     with ExitStack() as stack:
         network = stack.enter_context(Sides(f"pl{os.getpid()}", NODES, (HOST, DOCKER), routed=DOCKER))
         nodes = {}

@@ -176,7 +176,7 @@ def test_what_still_works_does(stage: Stage) -> None:
         asyncio.run(_create(stage.local, topic))
         fenced = stage.local.fenced()
         try:
-            assert asyncio.run(asyncio.wait_for(write_and_read(topic), 60)) == [b"before", b"after"]
+            assert asyncio.run(asyncio.wait_for(write_and_read(topic), 240)) == [b"before", b"after"]
         except (TimeoutError, ClientError):
             if stage.local.fenced() == fenced or number == TRIES - 1:
                 raise

@@ -122,7 +122,7 @@ def check_truth(prometheus: Prometheus, pages: list[str], written: int) -> None:
     for query in (ends, counted):  # a scrape that timed out leaves a gap for a while
         prometheus.until(lambda: [value for _, value in prometheus.query(query)] == [written], FOUND_S)  # noqa: B023
     for page in pages:
-        with urllib.request.urlopen(page, timeout=10) as answer:
+        with urllib.request.urlopen(page, timeout=60) as answer:
             text = answer.read()
         read(text.decode())
         done = promtool("check", "metrics", cwd=Path.cwd(), given=text)
