@@ -4,13 +4,14 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from harness.ports import free_port
 from tests.system.commands import ENVIRONMENT, PENSTOCK, Shell, a_broker
 from tests.system.containerfile import DEPLOY, instructions, last, variables
 
@@ -97,10 +98,12 @@ def test_the_steps_of_the_container_lead_to_a_healthy_broker(tmp_path: Path) -> 
             step = rest.replace("/opt/penstock", str(home)).replace("python -m venv", f"{sys.executable} -m venv")
             done = subprocess.run(["sh", "-ec", step], cwd=context, capture_output=True, timeout=1800, check=False)
             assert done.returncode == 0, done.stderr.decode()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port, metrics = str(free_port()), str(free_port())
     inside = {
-        name: value.replace("/var/lib", str(tmp_path)).replace("/opt/penstock", str(home)).replace("9092", port)
+        name: value.replace("/var/lib", str(tmp_path))
+        .replace("/opt/penstock", str(home))
+        .replace("9092", port)
+        .replace("9644", metrics)
         for name, value in variables().items()
     }
     inside["PATH"] = inside["PATH"].replace("$PATH", os.environ["PATH"])
@@ -120,6 +123,8 @@ def test_the_steps_of_the_container_lead_to_a_healthy_broker(tmp_path: Path) -> 
             assert "ready" in broker.stdout.readline()
             assert is_healthy()
             assert (tmp_path / "penstock" / "data" / "directory").exists()
+            with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=300) as answer:
+                assert b"\npenstock_info{" in answer.read()
         finally:
             broker.terminate()
             broker.wait(300)
@@ -131,7 +136,8 @@ def test_compose_agrees_with_the_image() -> None:
     command = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
     assert f"test: {json.dumps(['CMD', *command])}\n" in compose
     assert f"data:{last('VOLUME')}\n" in compose
-    assert f'"127.0.0.1:9092:{last("EXPOSE")}"' in compose
+    for port in last("EXPOSE").split():
+        assert f'"127.0.0.1:{port}:{port}"' in compose
     assert "dockerfile: deploy/Containerfile" in compose
 
 
