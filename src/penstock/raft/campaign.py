@@ -44,6 +44,21 @@ class Campaign:
         return tuple(sorted(self._granted))
 
     @property
+    def answering(self) -> int:
+        """The number of voters that have replied, with this node if it is one."""
+        return len(self._granted | self._rejected)
+
+    @property
+    def voters(self) -> int:
+        """The number of voters."""
+        return len(self._voters)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a majority of the voters has replied, whatever the replies are."""
+        return self.answering >= self._voters.majority
+
+    @property
     def outcome(self) -> CampaignOutcome:
         """WON if a majority granted, LOST if no majority can any more, else OPEN."""
         if len(self._granted) >= self._voters.majority:

@@ -56,6 +56,9 @@ from penstock.raft.roles import MOVES, QuorumState, Role
 from penstock.raft.settings import QuorumSettings
 from penstock.raft.voter_changes import VoterChangeRefused, changed_voters
 
+VAIN_CAMPAIGNS: Final = 3
+"""After so many campaigns in a row without the replies of a majority, the operator is told."""
+
 
 class NotLeader(Exception):
     """Only the leader of an epoch appends in it."""
@@ -89,6 +92,8 @@ class Raft:
         self.campaign: Campaign | None = None
         self._silence_told = -1
         """The epoch whose leader was reported as silent."""
+        self._vain_campaigns = 0
+        """Campaigns in a row that no majority of the voters has answered."""
         self._deadline = 0
         """Deadline of a role that neither leads nor fetches."""
 
@@ -291,6 +296,8 @@ class Raft:
     def _look_at_outcome(self, now: int) -> None:
         assert self.campaign is not None
         outcome = self.campaign.outcome
+        if self.campaign.is_answered:
+            self._vain_campaigns = 0
         if outcome is CampaignOutcome.WON:
             if self.role is Role.PROSPECTIVE:
                 self._stand(now)
@@ -528,6 +535,7 @@ class Raft:
                 self._tell_silence(self.follower, now)
                 self._campaign_if_whole(now)
         elif now >= self._deadline:
+            self._tell_no_majority()
             match self.role:
                 case Role.UNATTACHED | Role.VOTED | Role.CANDIDATE:
                     self._campaign_if_whole(now)
@@ -544,7 +552,20 @@ class Raft:
             leader = self.leader_id
             replica.effects.append(reports.LEADER_SILENT(leader=leader, epoch=self.epoch, silent_ms=silent_ms))
 
+    def _tell_no_majority(self) -> None:
+        """Reports once, until a majority answers, that campaigns end without the replies of one.
+
+        Not after the first: at the start of a cluster, and on a busy machine, voters answer a little later.
+        """
+        campaign = self.campaign
+        if campaign is not None and not campaign.is_answered:
+            self._vain_campaigns += 1
+            if self._vain_campaigns == VAIN_CAMPAIGNS:
+                report = reports.NO_MAJORITY(answering=campaign.answering, voters=campaign.voters)
+                self.replica.effects.append(report)
+
     def _tell_heard(self) -> None:
+        self._vain_campaigns = 0
         if self._silence_told == self.epoch and self.replica.has_leader:
             self._silence_told = -1
             self.replica.effects.append(reports.LEADER_HEARD(leader=self.leader_id, epoch=self.epoch))

@@ -43,6 +43,13 @@ MAJORITY_LOST: Final = Kind(
     "majority is back.",
     Level.WARNING,
 )
+NO_MAJORITY: Final = Kind(
+    "quorum-no-majority",
+    "Nobody can be elected to lead the metadata quorum: {answering} of {voters} voters answer, this node included.",
+    "A majority of the voters is down, or this node is cut off from them. Until a majority is back, partitions whose "
+    "leader is alive are read and written, and nothing can be decided: no topic is created, no leader elected.",
+    Level.WARNING,
+)
 LEADER_HEARD: Final = Kind(
     "quorum-leader-heard",
     "Hears node {leader}, which leads the metadata quorum in epoch {epoch}, again.",
@@ -72,6 +79,7 @@ KINDS: Final = (
     FOLLOWS,
     RESIGNED,
     MAJORITY_LOST,
+    NO_MAJORITY,
     LEADER_HEARD,
     LOG_CUT,
     SNAPSHOT_LOADED,

@@ -17,13 +17,15 @@ from penstock.raft.messages import (
     VotersReply,
 )
 from penstock.raft.ports import EpochEnd, SnapshotId
-from penstock.raft.raft import NotLeader, Raft
+from penstock.raft.raft import VAIN_CAMPAIGNS, NotLeader, Raft
 from penstock.raft.replica import Inconsistent
 from penstock.raft.replicas import ReplicaKey, Voter
 from penstock.raft.roles import MOVES, QuorumState, Role
 from penstock.raft.settings import QuorumSettings
 from tests.simulation.raft_core.disk import Entry, Snapshot
 from tests.unit.raft.lone_replica import KEYS, LoneReplica, NoChance, a_vote
+
+NO_MAJORITY = "quorum-no-majority"
 
 # --- votes ------------------------------------------------------------------------------------------------------------
 
@@ -218,6 +220,64 @@ def test_a_snapshot_that_is_not_there() -> None:
     node = LoneReplica()
     node.elect()
     assert node.asked(FetchSnapshot(1, KEYS[2], SnapshotId(1, 1), 0, 10)).error is ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def in_vain(node: LoneReplica, campaigns: int, *answering: int) -> None:
+    """Campaigns, each of which these voters answer and nobody supports."""
+    for _ in range(campaigns):
+        while node.role() is not Role.PROSPECTIVE:
+            node.wait()
+        for send in node.sent(Vote):
+            if send.to in answering:
+                node.step(Answered(send.number, VoteReply(ErrorCode.NONE, node.raft.epoch, -1, is_granted=False)))
+        if node.role() is Role.PROSPECTIVE:
+            node.wait()
+
+
+def test_a_survivor_tells_that_no_majority_answers() -> None:
+    """Of three voters, the leader and the other follower are gone. Nobody resigns, and no election begins."""
+    node = following()
+    in_vain(node, VAIN_CAMPAIGNS - 1)
+    assert NO_MAJORITY not in node.reports, "voters may answer a little later"
+    in_vain(node, 1)
+    assert node.reports.count(NO_MAJORITY) == 1
+    assert "quorum-candidate" not in node.reports
+    in_vain(node, 20)
+    assert node.reports.count(NO_MAJORITY) == 1, "it is told once, however long it lasts"
+    in_vain(node, 1, 2)
+    in_vain(node, VAIN_CAMPAIGNS)
+    assert node.reports.count(NO_MAJORITY) == 2, "it is told again after a majority has answered"
+
+
+def test_a_leader_that_lost_its_followers_tells_that_no_majority_answers() -> None:
+    node = LoneReplica()
+    node.elect()
+    while node.role() is Role.LEADER:
+        node.wait()
+    in_vain(node, VAIN_CAMPAIGNS)
+    assert [each for each in node.reports if each.endswith(("-lost", "-no-majority"))] == [
+        "quorum-majority-lost",
+        NO_MAJORITY,
+    ]
+
+
+def test_no_majority_is_missing_while_one_answers() -> None:
+    """Node 3 is gone, and node 2 does not support this one: it may have the longer log."""
+    node = following()
+    in_vain(node, 3 * VAIN_CAMPAIGNS, 2)
+    assert NO_MAJORITY not in node.reports
+    node = LoneReplica(voters=5)
+    in_vain(node, 3 * VAIN_CAMPAIGNS, 2)
+    assert node.reports.count(NO_MAJORITY) == 1, "two of five are none"
+
+
+def test_a_leader_that_is_heard_again_ends_the_count() -> None:
+    node = following()
+    in_vain(node, VAIN_CAMPAIGNS - 1)
+    assert node.role() is Role.FOLLOWER
+    node.step(Answered(node.sent(Fetch)[-1].number, FetchReply(ErrorCode.NONE, 3, 2, 0, 0)))
+    in_vain(node, VAIN_CAMPAIGNS - 1)
+    assert NO_MAJORITY not in node.reports
 
 
 # --- following --------------------------------------------------------------------------------------------------------
