@@ -1,6 +1,7 @@
 """Six commands on clusters that lost controllers, brokers or the network: each tells the truth within its limit."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 RUNS = (run_together, run_one_by_one, run_one_by_one)
 TRIES = len(RUNS)
+PATIENCE_S = 240.0
 LATE_S = 1.0
 """What a command may take beyond its --timeout."""
 LOST = {
@@ -182,3 +184,19 @@ def test_what_still_works_does(stage: Stage) -> None:
                 raise
         else:
             return
+
+
+def test_the_log_of_the_survivor_says_so(stage: Stage) -> None:
+    stage.local.hurt(TWO_GONE)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (told := [line for line in with_no_leader(stage.local.log(3)) if "[quorum-no-majority]" in line]):
+        assert time.monotonic() < deadline, stage.local.log(3)[-4000:]
+        time.sleep(0.5)
+    assert " WARNING quorum: Nobody can be elected to lead the metadata quorum: 1 of 3 voters answer" in told[0]
+
+
+def with_no_leader(log: str) -> list[str]:
+    """The lines after the last time that a node led the quorum."""
+    lines = log.splitlines()
+    led = [number for number, line in enumerate(lines) if "[quorum-leader]" in line or "[quorum-follows]" in line]
+    return lines[led[-1] :]
