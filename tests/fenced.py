@@ -2,6 +2,7 @@
 
 A comment in front of a block says what a reader does not see:
 
+    <!-- run by: tests/test_x.py --> it is run, or compared with what is run, by another test than those of pages
     <!-- not run: why -->           it is not run
     <!-- first: a line, or several --> what is run in front of it, in the same language
     <!-- file: server.properties --> it is saved under this name, and a later command of the page uses it
@@ -28,11 +29,11 @@ PAGES: Final = (
 )
 COMMANDS: Final = frozenset({"sh", "console", "python"})
 FILES: Final = frozenset({"properties", "toml", "yaml", "json"})
-OUTPUT: Final = frozenset({"", "text"})
+OUTPUT: Final = "text"
 
 _FENCE: Final = re.compile(r"(?ms)^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$")
 _NOTES: Final = re.compile(r"(?s)(?:<!--(?:(?!-->).)*-->\s*)+\Z")
-_NOTE: Final = re.compile(r"(?s)<!-- (not run|first|file):\s(.*?)\s*-->")
+_NOTE: Final = re.compile(r"(?s)<!-- (run by|not run|first|file):\s(.*?)\s*-->")
 
 
 class Block(NamedTuple):
@@ -42,6 +43,8 @@ class Block(NamedTuple):
     line: int
     language: str
     text: str
+    run_by: str = ""
+    """The test that runs it, if it is none of the tests of pages."""
     reason: str = ""
     """Why it is not run; empty if it is."""
     first: str = ""
@@ -51,8 +54,8 @@ class Block(NamedTuple):
 
     @property
     def is_run(self) -> bool:
-        """Whether a test runs it, or saves it for a command that uses it."""
-        return self.language in COMMANDS | FILES and not self.reason
+        """Whether a test of pages runs it, or saves it for a command that uses it."""
+        return self.language in COMMANDS | FILES and not self.reason and not self.run_by
 
 
 def blocks(page: str, text: str) -> Iterator[Block]:
@@ -66,6 +69,7 @@ def blocks(page: str, text: str) -> Iterator[Block]:
             text.count("\n", 0, found.start()) + 1,
             found["language"],
             textwrap.dedent(found["text"]),
+            notes.get("run by", ""),
             " ".join(notes.get("not run", "").split()),
             notes.get("first", ""),
             notes.get("file", ""),

@@ -173,7 +173,7 @@ def _signature(function: Any) -> str:
 
 
 def _code(name: str, signature: str) -> str:
-    return f"```\n{name}{signature}\n```\n\n"
+    return f"```text\n{name}{signature}\n```\n\n"
 
 
 def _type(annotation: Any) -> str:

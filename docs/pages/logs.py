@@ -32,7 +32,7 @@ A node writes its log to standard error, a line per entry: the time in UTC, the 
 brackets the name of the event, if it has one. Names and fields are stable; sentences may change. `penstock sandbox`
 keeps the log of each node in `.penstock/cluster/node-N/log`.
 
-```
+```text
 {SAMPLE}
 ```
 
@@ -43,9 +43,14 @@ keeps the log of each node in `.penstock/cluster/node-N/log`.
 | `penstock dev` | warnings; with `--verbose` what `penstock server` logs |
 | `--log-format json` | an object per line: `time`, `level`, `logger`, `event`, `message`, `fields` |
 
-The level of a logger is changed while the node runs, with Kafka's own tool; here node 1 logs every request:
+The level of a logger is changed while the node runs; here node 1 logs every request, and then as before:
 
-    {ALTER}
+```sh
+penstock broker log-level 1 -c penstock.requests=DEBUG
+penstock broker log-level 1 -d penstock.requests
+```
+
+Kafka's own tool does the same: `{ALTER}`.
 
 On [the cluster of these pages](../operating.md), the last lines of a node:
 

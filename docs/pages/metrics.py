@@ -62,6 +62,8 @@ Prometheus scrape a cluster of three nodes, asks it every query of the dashboard
 1. **Targets.** In `prometheus.yml`, give every cluster a job of its own, with all its nodes. For `penstock dev`, and a
    Prometheus on the same machine:
 
+   <!-- file: prometheus.yml -->
+
    ```yaml
    rule_files:
      - penstock-alerts.yml
@@ -75,6 +77,8 @@ Prometheus scrape a cluster of three nodes, asks it every query of the dashboard
    `metrics.listener`.
 2. **Rules.** Put `penstock-alerts.yml` beside that file, have both checked, and let Prometheus read them anew
    (`systemctl reload prometheus`, or a HUP signal):
+
+   <!-- run by: tests/system/test_prometheus.py -->
 
    ```sh
    promtool check rules penstock-alerts.yml
@@ -130,7 +134,7 @@ the coordinator knows itself, `kafka_consumergroup_current_offset` and its sum, 
 `penstock_consumergroup_lag_unknown_partitions` counts by group and topic what is missing, and is 0 otherwise; this
 names the partitions:
 
-```
+```text
 kafka_consumergroup_current_offset unless kafka_consumergroup_lag
 ```
 

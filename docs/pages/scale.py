@@ -98,7 +98,7 @@ def _section(name: str, found: Plan, text: str) -> Iterator[str]:
 
 
 def _figures(arguments: str, found: Plan) -> Iterator[str]:
-    yield f"```\npenstock size {arguments}\n```\n\n| What | Value | Known | From |\n|---|--:|---|---|\n"
+    yield f"```sh\npenstock size {arguments}\n```\n\n| What | Value | Known | From |\n|---|--:|---|---|\n"
     for figure in found.figures:
         yield (
             f"| {figure.name} | {shown(figure.value, figure.unit)} | {known_as(figure)} | {_links(figure.pages)} |\n"

@@ -19,7 +19,7 @@ def test_every_public_name_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["publish", "create_topic", "consume", "group_consumer", "flush", "result", "offsets"])
 def test_methods_have_their_signature(name: str) -> None:
-    assert re.search(rf"\n#### {name}\n\n```\n(await )?{name}\(", PAGE)
+    assert re.search(rf"\n#### {name}\n\n```text\n(await )?{name}\(", PAGE)
 
 
 def test_what_is_inside_is_not_there() -> None:

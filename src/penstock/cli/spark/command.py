@@ -133,11 +133,15 @@ def explain(
 ) -> None:
     """Explain what a pipeline does, reads and writes."""
     project = _project(file)
-    lake = project.lake(name)
-    from penstock.spark.running.explaining import explained
+    from penstock.spark.project.plan import Audit
+    from penstock.spark.running.explaining import explained, explained_audit
 
-    with _client(project) as client:
-        found = explained(project, lake, client)
+    pipeline = project.pipeline(name)
+    if isinstance(pipeline, Audit):
+        found = explained_audit(project, pipeline)
+    else:
+        with _client(project) as client:
+            found = explained(project, pipeline, client)
     if output is Output.JSON:
         show_json(found)
         return

@@ -2,7 +2,7 @@
 
 from penstock.client.blocking import SyncClient
 from penstock.spark.lake.table import open_table
-from penstock.spark.project.plan import Bad, Lake, Policy, Project
+from penstock.spark.project.plan import Audit, Bad, Lake, Policy, Project
 from penstock.spark.project.quantities import show_bytes, show_ms
 from penstock.spark.running.checkpoint import Checkpoint
 from penstock.spark.running.gauge import between
@@ -31,6 +31,18 @@ def explained(project: Project, lake: Lake, client: SyncClient) -> dict[str, str
         if lake.target.compact.is_on
         else "stay as they are",
         "runs on": f"{project.spark.master} with {project.spark.memory} of memory",
+    }
+
+
+def explained_audit(project: Project, audit: Audit) -> dict[str, str]:
+    """The same for an audit."""
+    lake = project.lake(audit.of)
+    return {
+        "compares": f"{lake.target.uri} with {lake.source.topic} at {project.cluster.bootstrap}",
+        "counts": "records and rows by partition and hour, with a sum over whole rows; where a sum differs, row by row",
+        "leaves out": "offsets that the topic has deleted by now",
+        "writes": f"{audit.uri}, and {audit.name}.html beside the checkpoints",
+        "runs": f"every {show_ms(audit.trigger_ms)}; with --once it ends with code 1 if anything differs",
     }
 
 
