@@ -23,6 +23,11 @@ WITHOUT_A_CLUSTER = (
 )
 DESTRUCTIVE = [
     ("topic", "delete", "orders"),
+    ("topic", "trim", "orders", "--before", "end"),
+    ("topic", "alter", "orders", "-c", "retention.ms=1"),
+    ("topic", "alter", "orders", "-d", "cleanup.policy"),
+    ("broker", "config", "-c", "log.retention.bytes=1"),
+    ("broker", "config", "1", "-d", "log.retention.ms"),
     ("topic", "elect", "orders", "--unclean"),
     ("topic", "trim", "orders", "--before", "end"),
     ("group", "delete", "billing"),
@@ -31,9 +36,27 @@ DESTRUCTIVE = [
     ("quorum", "add", "4", "--controller", "127.0.0.1:1"),
     ("reassign", "cancel"),
     ("group", "reset", "billing", "--to-earliest", "--execute"),
+    ("group", "offset-delete", "billing", "-t", "orders"),
     ("reassign", "apply"),
+    ("reassign", "cancel"),
+    ("quorum", "add", "4", "--controller", "c4:9093"),
+    ("quorum", "remove", "3"),
     ("cluster", "decommission", "1"),
     ("cluster", "features", "--lower", "metadata.version=1"),
+    ("cluster", "features", "--raise", "all"),
+]
+NOTHING_IS_LOST = {("bench", "produce"), ("bench", "end-to-end"), ("bench", "latency"), ("verify",)}
+"""Their --yes is about a topic that exists."""
+HARMLESS = [
+    ("topic", "elect", "t"),
+    ("topic", "trim", "t", "--before", "end", "--dry-run"),
+    ("topic", "alter", "t", "-p", "9"),
+    ("topic", "alter", "t", "-c", "retention.ms=1", "--dry-run"),
+    ("topic", "alter", "t", "-c", "segment.bytes=1000000"),
+    ("broker", "config", "-c", "num.partitions=3"),
+    ("group", "reset", "g", "--to-earliest"),
+    ("cluster", "decommission", "1", "--undo"),
+    ("cluster", "features", "--raise", "all", "--dry-run"),
 ]
 PLAN = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}'
 
@@ -128,11 +151,18 @@ def test_what_destroys_names_the_cluster_and_trusts_no_weak_rule(
     assert "no connection to" in penstock(*command).err, "the folder is a rule to trust"
 
 
+def test_every_command_that_destroys_is_among_these(penstock: Penstock) -> None:
+    with_yes = {path for path in set(commands()) - WITHOUT_A_CLUSTER if "--yes" in penstock(*path, "--help").out}
+    tried = {each for each in with_yes for command in DESTRUCTIVE if command[: len(each)] == each}
+    assert with_yes - NOTHING_IS_LOST == tried
+    assert {command[:2] for command in DESTRUCTIVE} == tried
+
+
 def test_commands_that_only_show_need_no_yes(penstock: Penstock, tmp_path: Path) -> None:
     write_endpoint(tmp_path, NOBODY)
     Contexts().add("prod", {"bootstrap.servers": "127.0.0.1:2"})
     Contexts().use("prod")
-    for command in (("topic", "list"), ("topic", "elect", "t"), ("group", "reset", "g", "--to-earliest")):
+    for command in (("topic", "list"), *HARMLESS):
         assert penstock(*command).err.startswith(f"penstock: no connection to {NOBODY}")
 
 

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.broker import log_dirs
-from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, parse_pairs, run_with_client
+from penstock.cli.connection.connecting import (
+    TIMEOUT_S,
+    BootstrapOption,
+    TimeoutOption,
+    find,
+    parse_pairs,
+    run_with_client,
+)
+from penstock.cli.connection.destructive import YesOption, announce, decides_on_deletion
 from penstock.cli.errors import Failed
 from penstock.cli.help import examples
 from penstock.cli.output import Output, OutputOption, show
@@ -56,6 +64,7 @@ def config(
     unset: UnsetOption = None,
     show_all: Annotated[bool, typer.Option("-a", "--all", help="Show settings that nobody has set, too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether it would work.")] = False,
+    yes: YesOption = False,
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -66,6 +75,9 @@ def config(
     wanted = {**parse_pairs(changes, "-c"), **dict.fromkeys(unset or ())}
     name = "" if broker is None else str(broker)
     whose = "of all brokers" if broker is None else f"of broker {broker}"
+    place = find(bootstrap)
+    if decides_on_deletion(wanted) and not dry_run:
+        announce(place, yes=yes)
 
     async def work(client: "Client") -> "tuple[dict[str, ConfigEntry], Mapping[str, SettingGap]]":
         await _require(client, broker)
@@ -75,7 +87,7 @@ def config(
             return {}, {}
         return await client.admin.describe_configs(ConfigKind.BROKER, name), await gaps_of(client)
 
-    found, gaps = run_with_client(bootstrap, timeout, work)
+    found, gaps = run_with_client(place, timeout, work)
     if wanted:
         typer.echo(f"{', '.join(wanted)} {whose} {'could be changed' if dry_run else 'changed'}.")
         return

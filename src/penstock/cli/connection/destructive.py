@@ -1,5 +1,7 @@
 """Commands that destroy something name the cluster first, and do not trust a weak rule."""
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +12,14 @@ if TYPE_CHECKING:
     from penstock.client.bootstrap import FoundCluster
 
 YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Do it although neither -b nor --context is given.")]
+
+_DELETING = re.compile(r"(log\.)?(retention\..+|cleanup\.policy)")
+"""Settings of topics, and their defaults in brokers, that decide which records are deleted."""
+
+
+def decides_on_deletion(names: Iterable[str]) -> bool:
+    """Whether a change of one of these settings may have records deleted."""
+    return any(_DELETING.fullmatch(name) for name in names)
 
 
 def announce(found: "FoundCluster", *, yes: bool) -> "FoundCluster":

@@ -14,7 +14,7 @@ from penstock.cli.connection.connecting import (
     parse_pairs,
     run_with_client,
 )
-from penstock.cli.connection.destructive import YesOption, announce
+from penstock.cli.connection.destructive import YesOption, announce, decides_on_deletion
 from penstock.cli.connection.majority import with_majority
 from penstock.cli.consume.command import consume
 from penstock.cli.errors import Failed, Misused
@@ -164,6 +164,7 @@ def alter(
         list[str] | None, typer.Option("-d", "--delete-config", metavar="K", help="Back to the default.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only ask whether it would work.")] = False,
+    yes: YesOption = False,
     output: OutputOption = Output.TABLE,
     bootstrap: BootstrapOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -174,6 +175,9 @@ def alter(
     changes: dict[str, str | None] = {**parse_pairs(configs, "-c"), **dict.fromkeys(unset or ())}
     if partitions is None and not changes:
         raise Misused("nothing to change: give -p, -c name=value or -d name")
+    found = find(bootstrap)
+    if decides_on_deletion(changes) and not dry_run:
+        announce(found, yes=yes)
 
     async def work(client: "Client") -> None:
         if changes:
@@ -183,7 +187,7 @@ def alter(
             await client.admin.add_partitions(name, partitions, validate_only=dry_run)
 
     with Changes(output) as changed:
-        run_with_client(bootstrap, timeout, with_majority(timeout, work))
+        run_with_client(found, timeout, with_majority(timeout, work))
         result = "could be changed" if dry_run else "changed"
         changed.tell(f"{name} {result}.", topic=name, result=result)
 
