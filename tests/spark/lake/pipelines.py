@@ -190,9 +190,9 @@ class Driver:
                     return condition()
         raise AssertionError(f"nothing new in {DEADLINE_S} s: {self.log}")
 
-    def end(self) -> int:
+    def end(self, by: signal.Signals = signal.SIGTERM) -> int:
         """Ends it cleanly; returns its exit code."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(by)
         return self.wait()
 
     def kill(self, what: str = "both") -> None:
@@ -217,9 +217,9 @@ class Driver:
     def _jvms(self) -> list[int]:
         return [pid for pid, parent, command in processes() if parent == self.process.pid and b"java" in command]
 
-    def wait(self) -> int:
+    def wait(self, limit_s: float = DEADLINE_S) -> int:
         """Waits until it ends; returns its exit code."""
-        code = self.process.wait(DEADLINE_S)
+        code = self.process.wait(limit_s)
         self._listener.join(DEADLINE_S)
         self._errors.close()
         return code
