@@ -7,13 +7,15 @@ import random
 import select
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
 from penstock import Client
 from penstock.client.metadata import TopicPartition
+from tests.fenced import blocks_of
 from tests.system.commands import ENVIRONMENT, PENSTOCK, Shell, a_broker
+from tests.system.page_reader import PageReader
 
 PATIENCE_S = 120
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -56,21 +58,22 @@ def endpoint(shell: Shell) -> str:
     return (shell.directory / ".penstock" / "endpoint").read_text().split()[0]
 
 
-def hostile_records() -> Iterator[tuple[int, Copied]]:
+def hostile_records(partitions: int = PARTITIONS, times_ms: Sequence[int] = TIMES_MS) -> Iterator[tuple[int, Copied]]:
     """Records by partition: every key with every value, and large ones."""
     number = 0
     for key in DATA:
         for value in DATA:
-            yield number % PARTITIONS, (TIMES_MS[number % len(TIMES_MS)], key, value, HEADERS[number % len(HEADERS)])
+            timestamp_ms = times_ms[number % len(times_ms)]
+            yield number % partitions, (timestamp_ms, key, value, HEADERS[number % len(HEADERS)])
             number += 1
     for each in LARGE:
         yield 1, (0, each[:100_000], each, ())
 
 
-async def write(bootstrap: str, topic: str) -> None:
+async def write(bootstrap: str, topic: str, records: Iterable[tuple[int, Copied]]) -> None:
     async with Client(bootstrap) as client:
         producer = client.producer(batch_bytes=16 * 1024)
-        for partition, (timestamp_ms, key, value, headers) in hostile_records():
+        for partition, (timestamp_ms, key, value, headers) in records:
             await producer.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         await producer.flush()
 
@@ -105,7 +108,7 @@ def test_a_copy_in_json_is_the_same_byte_by_byte(shell: Shell) -> None:
     for topic in ("hostile", "from-file", "from-pipe"):
         shell("topic", "create", topic, "-p", str(PARTITIONS), *ANY_TIME)
     shell("topic", "create", "narrow", "-p", "1", *ANY_TIME)
-    asyncio.run(write(endpoint(shell), "hostile"))
+    asyncio.run(write(endpoint(shell), "hostile", hostile_records()))
     original = asyncio.run(read(endpoint(shell), "hostile"))
     assert original == by_partition(hostile_records()), "the client itself keeps everything"
 
@@ -129,6 +132,20 @@ def test_a_copy_in_json_is_the_same_byte_by_byte(shell: Shell) -> None:
     copied = asyncio.run(read(endpoint(shell), "narrow"))
     assert list(copied) == [0]
     assert multiset(copied) == multiset(original)
+
+
+def test_the_recipe_of_the_backup_page_restores_byte_by_byte(shell: Shell) -> None:
+    """The first block of docs/operating/backup.md, as they stand there, but for replicas on one node."""
+    partitions, times_ms = 6, (-1, 1, int(time.time() * 1000))
+    shell("topic", "create", "orders", "-p", str(partitions), "-c", "retention.ms=-1")
+    records = list(hostile_records(partitions, times_ms))
+    asyncio.run(write(endpoint(shell), "orders", records))
+    reader = PageReader(shell.directory)
+    reader.replaced[" -r 3"] = ""
+    copy, *_ = blocks_of("docs/operating/backup.md")
+    assert "topic create orders-restored -p 6" in copy.text
+    reader.run(copy)
+    assert asyncio.run(read(endpoint(shell), "orders-restored")) == by_partition(iter(records))
 
 
 def test_a_bad_line_stops_after_what_came_before_it(shell: Shell) -> None:

@@ -1,6 +1,7 @@
 """A broker that is killed beside a run: what the run reports, how it goes on, and how it ends when it is stopped."""
 
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,6 +69,18 @@ def test_a_run_waits_for_its_broker_goes_on_and_does_not_end_well_without_it(
     print(
         f"the outage was shown after {waiting_s:.1f} s; a start without the broker was refused after {refused_s:.1f} s"
     )
+
+
+def test_a_start_against_a_broker_that_says_nothing_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, SyncClient("127.0.0.1:1") as nobody:
+        lake = Pipeline(tmp_path, f"127.0.0.1:{silent.getsockname()[1]}", "orders", nobody)
+        lake.describe()
+        began_s = time.monotonic()
+        refused = lake.run("run", "orders_lake")
+        taken_s = time.monotonic() - began_s
+    assert refused.returncode == 1
+    assert "took the connection but did not answer within" in refused.stderr, refused.stderr
+    assert taken_s <= REFUSED_S_MAX * share_of_the_machine()
 
 
 def shown_s(driver: Driver) -> float:
