@@ -147,6 +147,29 @@ def test_a_check_refuses_what_the_server_refuses(penstock: Penstock) -> None:
         assert part in penstock("server", "-c", "server.properties").err
 
 
+def doctor_says(penstock: Penstock, *options: str) -> list[tuple[bool, str]]:
+    """What `penstock doctor` finds about the file."""
+    found = json.loads(penstock("doctor", "--offline", "-c", "server.properties", "-o", "json", *options).out)
+    return [(each["is_well"], each["found"]) for each in found if each["check"] == "config"]
+
+
+def test_doctor_check_and_server_agree_on_addresses(penstock: Penstock) -> None:
+    Path("server.properties").write_text("listeners=PLAINTEXT://0.0.0.0:9092\n")
+    ((is_well, found),) = doctor_says(penstock)
+    assert (is_well, "can be reached from other machines" in found) == (False, True)
+    assert found in penstock("config", "check", "server.properties").out
+    assert found in penstock("server", "-c", "server.properties").err
+    ((is_well, found),) = doctor_says(penstock, "--allow-plaintext-beyond-loopback")
+    assert (is_well, "a broker starts with them" in found) == (True, True)
+
+
+def test_doctor_lists_settings_without_effect(penstock: Penstock) -> None:
+    Path("server.properties").write_text(GOOD + "num.io.threads=4\nmy.plugin=y\n")
+    _, (is_well, found) = doctor_says(penstock)
+    assert is_well
+    assert found.startswith("2 of them have no effect, or not all of it: my.plugin (")
+
+
 @pytest.mark.parametrize(
     ("line", "part"),
     [
@@ -168,6 +191,7 @@ def test_what_must_not_be_ignored_is_refused_by_check_and_server(penstock: Penst
     assert [row["kind"] for row in rows] == ["refusal"]
     assert part in rows[0]["complaint"]
     assert "hush" not in rows[0]["complaint"]
+    assert doctor_says(penstock) == [(False, rows[0]["complaint"])]
     result = penstock("server", "--config", "server.properties")
     assert (result.code, result.out) == (1, "")
     assert result.err == f"penstock: server.properties cannot be used as it is: {rows[0]['complaint']}.\n"

@@ -50,6 +50,9 @@ def test_a_voter_is_removed_from_the_quorum_first() -> None:
     now = replace(situation(1, 2, 3, 4, leaves=3, orders=(3,)), voters=(1, 2, 3))
     (why,) = obstacles(3, now)
     assert "node 3 is a voter of the metadata quorum (1, 2, 3)" in why
+    assert "remove it from the quorum first, with `penstock quorum remove 3`" in why
+    (alone,) = obstacles(3, replace(now, voters=(3,)))
+    assert "add another voter first" in alone
     assert not obstacles(4, now)
 
 

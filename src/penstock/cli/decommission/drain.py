@@ -67,6 +67,8 @@ def _as_voter(node: int, now: Situation) -> list[str]:
         return []
     voters = ", ".join(map(str, sorted(now.voters)))
     text = f"node {node} is a voter of the metadata quorum ({voters}), which would be one voter short without it"
+    if len(now.voters) == 1:
+        return [f"{text}: add another voter first, with `penstock quorum add`, and remove this one then"]
     return [f"{text}: remove it from the quorum first, with `penstock quorum remove {node}`"]
 
 

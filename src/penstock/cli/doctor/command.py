@@ -28,6 +28,9 @@ def doctor(
         Path | None,
         typer.Option("--data", help="Where the broker keeps its records: as its file says, or .penstock/data."),
     ] = None,
+    allows_plaintext: Annotated[
+        bool, typer.Option("--allow-plaintext-beyond-loopback", help="As `penstock server` is started with it.")
+    ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Look at this machine only.")] = False,
     bundle: Annotated[
         bool, typer.Option("--bundle", help="Also write a ZIP file with what a person needs who helps from afar.")
@@ -50,7 +53,7 @@ def doctor(
         raise Misused("--file goes with --bundle")
     plan = None if config is None else _plan(config)
     place = None
-    found = [] if config is None else list(config_findings(config))
+    found = [] if config is None else list(config_findings(config, allows_plaintext=allows_plaintext))
     found += local_findings(data or (DATA if plan is None else plan.data_path))
     if not offline:
         import asyncio

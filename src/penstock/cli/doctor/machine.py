@@ -27,11 +27,8 @@ def local_findings(data: Path) -> Iterator[Finding]:
 # --- the broker's file ------------------------------------------------------------------------------------------------
 
 
-def config_findings(path: Path) -> Iterator[Finding]:
-    """Checks that the broker's file can be read and used, and lists settings without effect.
-
-    It allows plaintext beyond loopback, which an option of `penstock server` may allow, too.
-    """
+def config_findings(path: Path, *, allows_plaintext: bool = False) -> Iterator[Finding]:
+    """Checks that the broker's file can be read and used, and lists settings without effect."""
     from penstock.cli.settings.settings_file import read_settings
     from penstock.cli.settings.validation import validate
 
@@ -40,7 +37,7 @@ def config_findings(path: Path) -> Iterator[Finding]:
     except Failed as error:
         yield wrong("config", str(error), _make_readable(path, error.__cause__))
         return
-    result = validate(settings, allows_plaintext=True)
+    result = validate(settings, allows_plaintext=allows_plaintext)
     for each in (*result.errors, *result.refusals):
         yield wrong("config", each, f"edit {path}")
     if result.is_usable:
