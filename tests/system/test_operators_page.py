@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.operators_page import elsewhere, tasks
-from tests.system.test_operating_pages import Reader
+from tests.system.page_reader import PageReader
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -30,9 +30,8 @@ def free_row() -> int:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    reader = Reader(tmp_path)
-    reader.environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+def reader(tmp_path: Path) -> Iterator[PageReader]:
+    reader = PageReader(tmp_path)
     try:
         yield reader
     finally:
@@ -40,7 +39,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
             reader.types(["penstock sandbox down"])
 
 
-def test_every_command_of_the_tables_does_what_it_says(reader: Reader) -> None:
+def test_every_command_of_the_tables_does_what_it_says(reader: PageReader) -> None:
     first = free_row()
     lines = [
         command

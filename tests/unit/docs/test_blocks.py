@@ -17,7 +17,7 @@ from tests.fenced import COMMANDS, FILES, OUTPUT, PAGES, README, ROOT, Block, bl
 TEXTS = (*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md")
 A_COMMAND = re.compile(r"\s*(\$ |\./dev |(penstock|python|pip) [a-z-])")
 PROGRAM = get_command(app)
-INLINE = re.compile(r"`(penstock [^`]*)`")
+INLINE = re.compile(r"`(penstock\s[^`]*)`")
 STATED = re.compile(
     r"(\d+) blocks of commands, code and files: (\d+) run in order, (\d+) run by another test, (\d+) not run"
 )
@@ -148,7 +148,7 @@ def test_a_command_that_does_not_exist_would_be_found() -> None:
     assert wrong_with("penstock topic show orders") == "no command show"
     assert wrong_with("penstock topic delete orders --force") == "no option --force"
     assert not wrong_with("penstock consume -K: orders --exit -o -10")
-    assert mentioned(README) >= {"penstock produce orders", "penstock doctor", "penstock verify"}
+    assert mentioned(README) >= {"penstock produce orders", "penstock size", "penstock verify"}
 
 
 def test_paths_of_tests_in_reasons_exist() -> None:
