@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, assert_never
 
 from penstock.coordinator.records import GroupRecord, value_as
+from penstock.coordinator.settings import NAME_BYTES
 from penstock.model.errors import ErrorCode
 from penstock.wire.stored import consumer_groups as stored
 from penstock.wire.stored.consumer_offsets import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey
@@ -78,8 +79,8 @@ class Member(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """Size of its metadata: topics, pattern, and metadata of the classic protocol."""
-        said = sum(map(len, self.topics)) + len(self.pattern)
+        """Memory of its metadata: topics, pattern, and metadata of the classic protocol."""
+        said = sum(map(len, self.topics)) + NAME_BYTES * len(self.topics) + len(self.pattern)
         return said + (0 if self.classic is None else sum(len(metadata) for _, metadata in self.classic.protocols))
 
     def says_the_same(self, other: "Member") -> bool:

@@ -41,7 +41,7 @@ from penstock.coordinator.reconciliation import reconciled
 from penstock.coordinator.records import GroupRecord
 from penstock.coordinator.requests import GroupAsk
 from penstock.coordinator.settings import (
-    GROUP_BYTES_MAX,
+    CONSUMER_GROUP_BYTES_MAX,
     GROUPS_BYTES_MAX,
     JOINABLE_EPOCH_MAX,
     PATTERN_REFRESH_MS,
@@ -374,10 +374,10 @@ def _check_room(group: ConsumerGroup, member: Member, work: Work) -> None:
     more_bytes = member.held_bytes - (0 if known is None else known.held_bytes)
     if more_bytes <= 0:
         return
-    if group.held_bytes + more_bytes > GROUP_BYTES_MAX:
+    if group.held_bytes + more_bytes > CONSUMER_GROUP_BYTES_MAX:
         raise MemberRequestRefused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The subscriptions of group {group.group_id} would take more than {GROUP_BYTES_MAX:,} bytes.",
+            f"The subscriptions of group {group.group_id} would take more than {CONSUMER_GROUP_BYTES_MAX:,} bytes.",
         )
     if member.held_bytes > SMALL_MEMBER_BYTES and work.view.held_bytes() + more_bytes > GROUPS_BYTES_MAX:
         raise MemberRequestRefused(

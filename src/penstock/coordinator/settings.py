@@ -17,9 +17,13 @@ TOMBSTONES_MAX: Final = 1_000
 TOMBSTONE_BYTES_MAX: Final = 65_536
 """Bytes of their keys: names of groups may be long, and a batch has a limit."""
 GROUP_BYTES_MAX: Final = 8 * MIB
-"""Metadata of all members of one group under all protocols; a generation is one record."""
+"""Metadata of all members of one classic group under all protocols; a generation is one record."""
+CONSUMER_GROUP_BYTES_MAX: Final = 32 * MIB
+"""Memory of what all members of one consumer group subscribe to; each member is a record of its own."""
 GROUPS_BYTES_MAX: Final = 64 * MIB
-"""The same for all groups of a coordinator; members of at most SMALL_MEMBER_BYTES are exempt."""
+"""The sum of both for all groups of a coordinator; members of at most SMALL_MEMBER_BYTES are exempt."""
+NAME_BYTES: Final = 60
+"""Memory that a subscribed topic name takes besides its letters: a string and its place in a tuple."""
 SMALL_MEMBER_BYTES: Final = 16 * 1024
 PATTERN_REFRESH_MS: Final = 10_000
 """Patterns of a group are matched again after this, if topics have changed."""

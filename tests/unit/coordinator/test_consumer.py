@@ -1,16 +1,23 @@
 """Consumer groups (KIP-848): epochs, reconciliation, fencing, static members, patterns; between the protocols."""
 
+import sys
 from typing import Any
 
 import pytest
 
 from penstock.coordinator.classic import ClassicGroup, State
-from penstock.coordinator.consumer import ConsumerGroup, epoch_record
+from penstock.coordinator.consumer import ConsumerGroup, Member, epoch_record
 from penstock.coordinator.groups import GroupShard
 from penstock.coordinator.heartbeats import Draft
 from penstock.coordinator.ports import AppendRefused, Now
 from penstock.coordinator.requests import Ask, GroupRequest
-from penstock.coordinator.settings import GROUP_BYTES_MAX, GROUPS_BYTES_MAX, JOINABLE_EPOCH_MAX, GroupSettings
+from penstock.coordinator.settings import (
+    CONSUMER_GROUP_BYTES_MAX,
+    GROUPS_BYTES_MAX,
+    JOINABLE_EPOCH_MAX,
+    NAME_BYTES,
+    GroupSettings,
+)
 from penstock.coordinator.subscriptions import assignment, assignment_bytes
 from penstock.coordinator.timers import SESSION, SetTimer, Timer
 from penstock.metadata.settings.layers import BrokerSettings
@@ -676,8 +683,9 @@ def test_the_last_epoch_of_a_group_is_not_followed_by_another() -> None:
 def test_subscriptions_of_a_group_take_a_bounded_number_of_bytes() -> None:
     """Bytes count per group and per coordinator, and are released when members leave or subscribe to less."""
     driver = ShardDriver()
-    names = [f"{n:0249d}" for n in range(GROUP_BYTES_MAX // 4 // 249)]
-    size_bytes = 249 * len(names)
+    each_bytes = NAME_BYTES + 249
+    names = [f"{n:0249d}" for n in range(CONSUMER_GROUP_BYTES_MAX // 4 // each_bytes)]
+    size_bytes = each_bytes * len(names)
     for number in range(4):
         assert driver.ask(alive(f"m{number}", 0, names=names)).error_code is NONE
     assert driver.shard.held_bytes == driver.group().held_bytes == 4 * size_bytes
@@ -688,6 +696,14 @@ def test_subscriptions_of_a_group_take_a_bounded_number_of_bytes() -> None:
     assert driver.shard.held_bytes == driver.group().held_bytes == 3 * size_bytes
     assert driver.ask(alive("small", 0)).error_code is NONE
     assert driver.group().held_bytes == sum(member.held_bytes for member in driver.group().members.values())
+
+
+def test_short_names_count_as_the_memory_that_they_take() -> None:
+    """A request of 1 MiB can name 350,000 topics of two letters, which take 59 bytes each in memory."""
+    names = tuple(chr(33 + n // 90 % 90) + chr(33 + n % 90) for n in range(8_000))
+    member = Member("m", topics=names)
+    taken = sys.getsizeof(names) + sum(map(sys.getsizeof, names))
+    assert taken <= member.held_bytes
 
 
 def test_subscriptions_of_all_groups_take_a_bounded_number_of_bytes() -> None:

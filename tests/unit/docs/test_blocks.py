@@ -96,8 +96,8 @@ def test_a_name_of_a_file_is_used_by_a_later_command() -> None:
 # --- commands in the text ---------------------------------------------------------------------------------------------
 
 
-MISNAMED = {"penstock group history", "penstock {old}", "penstock {new}"}
-"""The report `group-rebalance-begun` means `group why`: to be corrected in server/groups. `old_names` has templates."""
+TEMPLATES = {"penstock {old}", "penstock {new}"}
+"""Of `old_names`."""
 
 
 def mentioned(page: str) -> set[str]:
@@ -140,7 +140,7 @@ def _commands(command: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("page", TEXTS)
 def test_every_command_that_is_mentioned_exists(page: str) -> None:
-    wrong = {line: wrong_with(line) for line in mentioned(page) - MISNAMED}
+    wrong = {line: wrong_with(line) for line in mentioned(page) - TEMPLATES}
     assert {line: each for line, each in wrong.items() if each} == {}
 
 
@@ -163,7 +163,7 @@ def test_every_command_that_a_message_advises_exists() -> None:
     for path in sorted((ROOT / "src").rglob("*.py")):
         for line in INLINE.findall(re.sub(r'"\n\s*f?"', "", path.read_text(encoding="utf-8"))):
             plain = re.sub(r"\{[^}]*\}", "X", re.sub(r"\s+", " ", line)).replace("'", "").replace('"', "")
-            if (each := wrong_with(plain)) and line not in MISNAMED:
+            if (each := wrong_with(plain)) and line not in TEMPLATES:
                 wrong[f"{path.relative_to(ROOT)}: {line}"] = each
     assert wrong == {}
 

@@ -26,7 +26,7 @@ SHARD_GONE: Final = Kind(
 REBALANCE_BEGUN: Final = Kind(
     "group-rebalance-begun",
     "Group {group} shares its partitions out anew, in epoch {epoch}: {reason}.",
-    "Many of them for one group slow its members down: `penstock group history` shows all.",
+    "Many of them for one group slow its members down: `penstock group why` shows all.",
     of_each="group",
 )
 REBALANCE_DONE: Final = Kind(
