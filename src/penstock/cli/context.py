@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.completion import complete_contexts
+from penstock.cli.connection.completion import complete_contexts
 from penstock.cli.connection.connecting import parse_pairs
 from penstock.cli.errors import Misused
 from penstock.cli.help import examples

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import broken_pipe, config, connection_options, context, old_names, size
+from penstock.cli import broken_pipe, config, context, old_names, size
 from penstock.cli.bench import command as bench
 from penstock.cli.broker import command as broker
 from penstock.cli.cluster import command as cluster
+from penstock.cli.connection import options
 from penstock.cli.consume import command as consume
 from penstock.cli.decommission import command as decommission
 from penstock.cli.doctor import command as doctor
@@ -69,7 +70,7 @@ reassign.add_to(app)
 config.add_to(app)
 log.add_to(app)
 spark.add_to(app)
-connection_options.add_to_all(app)
+options.add_to_all(app)
 old_names.add_to_all(app)
 
 

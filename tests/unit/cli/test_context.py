@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.completion import complete_contexts
+from penstock.cli.connection.completion import complete_contexts
 from penstock.client.contexts import Contexts
 from tests.unit.cli.conftest import Penstock
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.completion import complete_groups
+from penstock.cli.connection.completion import complete_groups
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, find, run_with_client
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.errors import Failed, sentence

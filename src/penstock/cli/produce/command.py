@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.completion import complete_topics
+from penstock.cli.connection.completion import complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption, parse_pairs, run_with_client
 from penstock.cli.errors import Failed, Misused
 from penstock.cli.help import examples

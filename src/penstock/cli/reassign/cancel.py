@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.cluster.location import AnyDirOption, find_at, run_at
-from penstock.cli.completion import complete_topics
+from penstock.cli.connection.completion import complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.errors import Failed

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.cluster.location import AnyDirOption, find_at, run_at, run_with_cluster
-from penstock.cli.completion import complete_topics
+from penstock.cli.connection.completion import complete_topics
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption
 from penstock.cli.connection.destructive import YesOption, announce
 from penstock.cli.connection.majority import with_majority

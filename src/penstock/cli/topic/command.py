@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.completion import complete_topics
+from penstock.cli.connection.completion import complete_topics
 from penstock.cli.connection.connecting import (
     TIMEOUT_S,
     BootstrapOption,

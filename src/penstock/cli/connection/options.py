@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.completion import complete_contexts
+from penstock.cli.connection.completion import complete_contexts
 from penstock.cli.connection.connecting import ConnectionOptions, given, parse_pairs
 
 OPTIONS = {
