@@ -174,7 +174,7 @@ def test_the_tree_has_every_file_that_there_is() -> None:
     kinds = {"<base offset>": r"\d{20}", "<offset>": r"\d{20}", "<generation>": r"\d+", "<number>": r"\d+"}
     kinds |= {"<topic>": ".+", "<partition>": r"\d+"}
     shapes: dict[int, list[str]] = {0: [], 2: [], 4: []}
-    for line in section("The tree").split("```")[1].strip("\n").splitlines():
+    for line in section("The tree").split("```")[1].removeprefix("text").strip("\n").splitlines():
         depth = len(line) - len(line.lstrip())
         for name in re.split(r"\s{3,}", line.strip())[0].split("  "):
             shape = re.escape(name.rstrip("/"))
