@@ -19,6 +19,7 @@ from penstock.metadata.commands import RegisterBroker
 from penstock.metadata.controller import Controller
 from penstock.metadata.declare import MetadataRecord
 from penstock.metadata.image import Image
+from penstock.metadata.liveness import GAP_MS_MAX, WAKE_MS
 from penstock.metadata.records import FeatureLevelRecord
 from penstock.metadata.settings.layers import BrokerSettings
 from penstock.metadata.view import ELR_FEATURE
@@ -81,7 +82,7 @@ class World(Timeline):
         self.trace = 0
         self.term = 0
         self.active: Controller | None = None
-        self.is_stalled = False
+        self.is_stalled = self._is_stalled_again = False
         self._steady_since_ms = 0.0
         self._heard_ms: dict[tuple[int, int], float] = {}
         self.is_calm = False
@@ -148,14 +149,23 @@ class World(Timeline):
     def _arrive(self, source: Broker, command: Command[Any], answered: Callable[[Any], None]) -> None:
         if self.active is None:
             return
-        if isinstance(command, Heartbeat) and command.broker_epoch == source.epoch:
-            source.last_arrival_ms = self.time_ms
         if isinstance(command, Heartbeat):
             self._heard_ms[command.broker_id, command.broker_epoch] = self.time_ms
+            if not (self.is_stalled and self._is_late(command)):
+                self._note_arrival(command)
         if self.is_stalled:
             self._held.append(lambda: self._decide(command, self._answerer(source, answered)))
         else:
             self._decide(command, self._answerer(source, answered))
+
+    def _is_late(self, command: Heartbeat) -> bool:
+        """Whether the broker was silent for a session, in the second of two stalls: patience is not renewed."""
+        return self._is_stalled_again and self._silence(command.broker_id, command.broker_epoch) >= self.session_ms
+
+    def _note_arrival(self, command: Heartbeat) -> None:
+        broker = self.brokers[command.broker_id]
+        if command.broker_epoch == broker.epoch:
+            broker.last_arrival_ms = self.time_ms
 
     def _answerer(self, source: Broker, answered: Callable[[Any], None]) -> Callable[[Any], None]:
         def answer(reply: Any) -> None:
@@ -175,6 +185,7 @@ class World(Timeline):
         if controller is None:
             return
         if isinstance(command, Heartbeat):
+            self._note_arrival(command)
             command = replace(command, log_end=self.log.end)
             controller.hear(command, self.now)
         if isinstance(command, RegisterBroker):
@@ -243,6 +254,8 @@ class World(Timeline):
         self.checks.steady(self.active.image, self.time_ms, self._steady_since_ms, self._heard_ms)
 
     def stall(self) -> None:
+        if not self.is_stalled:
+            self._is_stalled_again = self.time_ms - self._steady_since_ms <= GAP_MS_MAX + WAKE_MS
         self.is_stalled = True
 
     def go_on(self) -> None:

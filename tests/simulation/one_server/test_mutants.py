@@ -27,7 +27,7 @@ from penstock.server.replicas.log_reconciler import LogReconciler
 from tests.simulation.one_server.world import run_seed
 
 SEEDS_MAX = 200
-FIRST_SEEDS = {"replies_before_the_metadata_is_durable": 40}
+FIRST_SEEDS = {"replies_before_the_metadata_is_durable": 40, "shows_a_new_start_before_it_is_durable": 59}
 """If many worlds pass before one notices the mutant, the run begins shortly before that one."""
 
 

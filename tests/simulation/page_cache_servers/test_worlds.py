@@ -74,7 +74,7 @@ def says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutant", "crashes", "first"),
     [
-        (takes_power_cuts_for_kills, SINGLE, 20),
+        (takes_power_cuts_for_kills, SINGLE, 30),
         (takes_power_cuts_for_kills, WIDE, 3),
         (takes_kills_for_power_cuts, KILLS, 0),
         (says_nothing, WIDE, 0),
