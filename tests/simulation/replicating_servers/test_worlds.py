@@ -133,7 +133,7 @@ def acknowledges_deletions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         (followers_show_what_is_not_committed, 0),
         (never_believes_in_room, 0),
         (followers_count_idleness_on_another_clock, 0),
-        (acknowledges_deletions_alone, 60),
+        (acknowledges_deletions_alone, 78),
     ],
 )
 def test_it_is_noticed_who(
