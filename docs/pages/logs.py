@@ -60,6 +60,8 @@ penstock cluster health --wait 60
 ```
 
 Where something happens to many partitions, topics or groups at once, one line names the first and counts the rest.
+A steady load logs nothing ([an hour of it](../results/steady-log.md)); a leader that is killed logs
+[fifteen lines on three nodes](../results/killed-leader.md).
 """
 
 

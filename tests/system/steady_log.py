@@ -116,7 +116,8 @@ def page(steady: Steady) -> str:
         f"Made by `python -m tests.system.steady_log --minutes {minutes} --record` on {datetime.now(UTC):%Y-%m-%d}, "
         f"revision {revision()}, {shape['cores']} cores, {shape['memory_gib']} GiB."
     )
-    return "\n".join(["# The logs of a steady load", "", what, "", made, "", "```", *steady.lines, "```", ""])
+    shown = ["", "```text", *steady.lines, "```"] if steady.lines else []
+    return "\n".join(["# The logs of a steady load", "", what, "", made, *shown, ""])
 
 
 def main() -> int:
