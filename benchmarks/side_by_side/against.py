@@ -111,8 +111,8 @@ def compare(row: Row, contender: str, brokers: tuple[Broker, Broker], conditions
 
 
 def line(place: str, kept: Mapping[str, Any]) -> str:
-    """A line of the page; `place` is the name of the row, a slash and the contender."""
-    name, _, contender = place.partition("/")
+    """A line of the page; `place` has the name of the row, the contender and the earlier revision, between slashes."""
+    name, contender, _revision = place.split("/")
     pairs = [(before, after) for before, after in kept["pairs"]]
     p50, p99 = (Ratio.of(pairs, "ack_ms", each) or Ratio.of(pairs, "answer_ms", each) for each in ("p50", "p99"))
     cells = [
@@ -176,7 +176,7 @@ def main() -> None:
                     broker(row, contender, home.with_suffix(".after")) as new,
                 ):
                     pairs = compare(row, contender, (old, new), conditions, options.rounds)
-                place = f"{name}/{contender}"
+                place = f"{name}/{contender}/{options.revision}"
                 kept.pop(place, None)
                 kept[place] = {
                     "before": options.revision,

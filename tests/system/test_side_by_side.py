@@ -92,3 +92,20 @@ def test_a_broker_that_loses_a_record_gets_no_figure(monkeypatch: pytest.MonkeyP
     plan = replace(PLAN, rounds=1, only=("penstock",), data=tmp_path)
     with pytest.raises(WrongCount, match="penstock acknowledged"):
         list(run_rows([ROWS["produce-1"]], plan, told))
+
+
+def test_a_row_is_kept_for_each_earlier_revision(tmp_path: Path) -> None:
+    kept = {
+        f"small-16/penstock/{before}": {
+            "before": before,
+            "after": "ccc",
+            "date": "2026-01-01",
+            "machine": {"cores": 2},
+            "command": "",
+            "pairs": [[{against.CPU: 2.0}, {against.CPU: after}]],
+        }
+        for before, after in (("aaa", 1.0), ("bbb", 4.0))
+    }
+    against.write_page(tmp_path, kept)
+    rows = [line.split(" | ") for line in (tmp_path / against.PAGE).read_text().splitlines() if "small-16" in line]
+    assert [(row[2].split()[0], row[7]) for row in rows] == [("0.500", "aaa"), ("2.000", "bbb")]
