@@ -12,6 +12,7 @@ import typer
 from penstock.cli.cluster.location import AnyDirOption, find_at, run_at
 from penstock.cli.connection.connecting import TIMEOUT_S, BootstrapOption, TimeoutOption
 from penstock.cli.connection.destructive import YesOption, announce
+from penstock.cli.connection.majority import with_majority
 from penstock.cli.errors import Failed, Misused
 from penstock.cli.output import Output, OutputOption, show_json, show_table
 from penstock.cli.sandbox_place import HOME
@@ -62,7 +63,7 @@ def features(
     place = find_at(bootstrap, directory)
     if (raised or lowered) and not dry_run:
         announce(place, yes=yes)
-    found, wanted = run_at(place, timeout, work)
+    found, wanted = run_at(place, timeout, with_majority(timeout, work) if raised or lowered else work)
     if not raised and not lowered:
         _show(found, output)
         return
