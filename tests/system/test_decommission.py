@@ -87,7 +87,7 @@ def test_a_broker_that_was_killed_is_emptied_without_it(shell: Shell) -> None:
 
 
 def test_a_broker_that_is_down_and_empty_is_removed_from_the_list(shell: Shell) -> None:
-    """Without that, `cluster health` would miss it for ever, and only kafka-cluster.sh unregister could end it."""
+    """Otherwise `cluster health` always reports it as missing, and only kafka-cluster.sh unregister could end that."""
     at = ("-b", ",".join(addresses(shell).split(",")[:3]))
 
     def brokers() -> dict[int, str]:

@@ -57,7 +57,7 @@ from penstock.raft.settings import QuorumSettings
 from penstock.raft.voter_changes import VoterChangeRefused, changed_voters
 
 VAIN_CAMPAIGNS: Final = 3
-"""After so many campaigns in a row without the replies of a majority, the operator is told."""
+"""Campaigns in a row that no majority has answered, after which the operator is told."""
 
 
 class NotLeader(Exception):

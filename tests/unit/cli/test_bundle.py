@@ -1,4 +1,4 @@
-"""`penstock doctor --bundle`: one file for whoever helps, without secrets, also when nothing answers."""
+"""`penstock doctor --bundle`: one file for support, without secrets, also when nothing answers."""
 
 import json
 import os
